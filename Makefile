@@ -1,0 +1,46 @@
+# make demo   set up .venv, select features on a real data set, say where the report is
+# make test   set up .venv, run the tests
+# make lint   format and type checks
+# make clean  remove what these made
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test lint format clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "homophily needs Python 3.11 or newer, and '$(PYTHON)' was not found."; \
+	  echo "Install it, or name another: make PYTHON=/path/to/python3.11 demo"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "homophily needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Name a newer one: make PYTHON=/path/to/python3.11 demo"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "'$(PYTHON)' lacks the venv module; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@echo "Setting up $(VENV) (a few minutes the first time) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/python examples/wine_csv.py demo/wine.csv
+	@$(BIN)/homophily select demo/wine.csv -m 5 --label-column cultivar --seed 0 --out demo/wine-selected --overwrite
+
+test: $(READY)
+	@$(BIN)/python -m pytest
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(READY)
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

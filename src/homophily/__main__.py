@@ -1,0 +1,5 @@
+"""``python -m homophily``."""
+
+from .cli import main
+
+main()

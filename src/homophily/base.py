@@ -1,0 +1,165 @@
+"""What every selector shares: input checks with messages that help, support, scores, seeds, files."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .persistence import load_estimator, save_estimator
+from .preprocessing import Standardized, standardize
+
+__all__ = ["BaseSelector", "listing", "refuse_non_finite", "refuse_non_numeric"]
+
+
+class BaseSelector(SelectorMixin, BaseEstimator):
+    """A scikit-learn selector whose ``fit`` sets ``selected_features_`` and ``scores_``.
+
+    Attributes
+    ----------
+    selected_features_ : ndarray (m,)
+        Indices of the selected columns, the most certain first.
+    scores_ : ndarray (n_features_in_,)
+        Strength of every column, larger is better; 0 for the constant ones.
+    dropped_features_ : ndarray
+        Indices of the constant columns, which are never selected.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_features_to_select": [Interval(Integral, 1, None, closed="left"), None],
+        "random_state": ["random_state"],
+    }
+
+    selected_features_: np.ndarray
+    scores_: np.ndarray
+
+    def _check_and_standardize(self, X: Any) -> Standardized:
+        """Refuse what cannot be worked on, in words; standardise the rest without touching ``X``."""
+        refuse_non_numeric(X)
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2,
+        )
+        refuse_non_finite(X, getattr(self, "feature_names_in_", None))
+        data = standardize(X)
+        if not len(data.kept):
+            raise ValueError(
+                f"All {X.shape[1]} columns of X are constant over its {X.shape[0]} samples, so there is nothing to "
+                "select. Check that the right rows and columns were read."
+            )
+        self.dropped_features_ = data.dropped
+        return data
+
+    def _number_to_select(self, data: Standardized) -> int:
+        """``n_features_to_select``, by default half of the columns that vary."""
+        usable = len(data.kept)
+        m = self.n_features_to_select
+        if m is None:
+            return max(1, usable // 2)
+        if m > usable:
+            n_dropped = len(data.dropped)
+            constant = f"; {n_dropped} more are constant and never selected" if n_dropped else ""
+            raise ValueError(f"n_features_to_select={m}, but X has {usable} columns to choose from{constant}.")
+        return int(m)
+
+    def _set_selection(self, data: Standardized, features: np.ndarray, scores: np.ndarray) -> None:
+        """Translate ``features (m,)`` and ``scores (d',)`` of the standardised data back to the columns of X."""
+        order = np.argsort(-scores[features], kind="stable")
+        self.selected_features_ = data.kept[features[order]]
+        self.scores_ = np.zeros(len(data.kept) + len(data.dropped))
+        self.scores_[data.kept] = scores
+
+    def _seeds(self, count: int) -> list[int]:
+        """Independent seeds, one for each unit of work, whatever order or process it runs in."""
+        rng = check_random_state(self.random_state)
+        return rng.randint(np.iinfo(np.int32).max, size=count).tolist()
+
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self)
+        mask = np.zeros(self.n_features_in_, dtype=bool)
+        mask[self.selected_features_] = True
+        return mask
+
+    def __sklearn_tags__(self):  # noqa: ANN204
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted selector to a new ``folder``: ``model.safetensors`` and ``model.json``, no pickle."""
+        check_is_fitted(self)
+        return save_estimator(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read what :meth:`save` wrote."""
+        return load_estimator(cls, Path(folder))
+
+
+def listing(items: Any, most: int = 8) -> str:
+    """``a, b, c and 4 more``."""
+    items = [str(item) for item in items]
+    head = ", ".join(items[:most])
+    return head if len(items) <= most else f"{head} and {len(items) - most} more"
+
+
+def refuse_non_finite(X: Any, names: np.ndarray | None = None) -> None:
+    """Raise if ``X`` holds NaN or infinity: how many, in which columns, what to do."""
+    if sp.issparse(X):
+        bad = ~np.isfinite(X.data)
+        columns = X.tocoo().col[bad] if bad.any() else np.empty(0, dtype=int)
+        values = X.data
+    else:
+        values = X
+        # The sum is finite unless an entry is not (or it overflows, which the full check sorts out).
+        with np.errstate(all="ignore"):
+            if np.isfinite(X.sum()):
+                return
+        bad = ~np.isfinite(X)
+        columns = np.nonzero(bad)[1]
+    if not len(columns):
+        return
+    n_nan = int(np.isnan(values[bad]).sum())
+    n_inf = int(bad.sum()) - n_nan
+    what = " and ".join(text for count, text in ((n_nan, f"{n_nan} NaN"), (n_inf, f"{n_inf} infinity (inf)")) if count)
+    where = np.unique(columns)
+    named = listing(where if names is None else [repr(str(names[i])) for i in where])
+    raise ValueError(
+        f"Input X contains {what} entries, in {len(where)} of {X.shape[1]} columns: {named}. "
+        "Fill them in (for example with sklearn.impute.SimpleImputer) or leave out those columns or rows."
+    )
+
+
+def refuse_non_numeric(X: Any) -> None:
+    """Raise if the data frame ``X`` has columns of text, categories or dates, and name them."""
+    if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
+        return
+    wrong = []
+    for name, dtype in zip(X.columns, X.dtypes, strict=True):
+        kind = str(dtype).lower()
+        if not any(kind.startswith(good) for good in ("int", "uint", "float", "bool", "double", "sparse", "object")):
+            wrong.append((name, kind))
+        elif kind == "object":
+            try:
+                np.asarray(X[name], dtype=np.float64)
+            except (TypeError, ValueError):
+                wrong.append((name, "text"))
+    if wrong:
+        named = listing(f"{str(name)!r} ({kind})" for name, kind in wrong)
+        raise ValueError(
+            f"{len(wrong)} of {len(X.columns)} columns are not numeric: {named}. "
+            "Encode them as numbers or leave them out (in the command line: --label-column, --index-column, --drop)."
+        )

@@ -1,0 +1,225 @@
+"""Tables in and out: csv, parquet, npz, npy, mat."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import scipy.io
+import scipy.sparse as sp
+
+from .base import listing
+
+__all__ = ["FORMATS", "InputError", "Table", "read_table", "write_reduced"]
+
+
+class InputError(ValueError):
+    """A file cannot be used as it is. The message says what was found and what to do."""
+
+
+@dataclass
+class Table:
+    """Samples by features, and what came along with them."""
+
+    X: Any  # (n, d) data frame, array or sparse matrix: what a selector's fit takes
+    names: list[str]  # (d,)
+    labels: pd.Series | None = None  # (n,)
+    index: pd.Series | None = None  # (n,)
+    suffix: str = ".csv"
+    notes: list[str] = field(default_factory=list)  # what the reader decided by itself
+
+
+def read_table(
+    path: str | Path,
+    *,
+    label_column: str | None = None,
+    index_column: str | None = None,
+    drop: Sequence[str] = (),
+) -> Table:
+    """Read samples from ``path``; its ending tells the format.
+
+    Tables (csv, tsv, parquet) have one feature a column; the label, the index and the columns to ``drop`` are named and
+    left out of the features. Array files (npz, mat) hold the features under ``X``, or as their only matrix, and the
+    labels under ``y``, ``Y`` or the name ``label_column``; npy holds the features alone.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path} does not exist.")
+    if not path.is_file():
+        raise InputError(f"{path} is not a file.")
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise InputError(f"{path.name}: the ending {suffix or '(none)'} is not one of {', '.join(FORMATS)}.")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path.name} is empty.")
+    if suffix in TABLES:
+        table = _read_frame(path, suffix, label_column, index_column, list(drop))
+    elif index_column is not None or drop:
+        raise InputError(f"--index-column and --drop name columns of a table; {path.name} holds plain arrays.")
+    else:
+        table = _read_arrays(path, suffix, label_column)
+    n, d = table.X.shape
+    if not n or not d:
+        raise InputError(f"{path.name} has {n} rows and {d} feature columns; there is nothing to select from.")
+    return table
+
+
+def _read_frame(path: Path, suffix: str, label: str | None, index: str | None, drop: list[str]) -> Table:
+    notes: list[str] = []
+    try:
+        frame = pd.read_parquet(path) if suffix == ".parquet" else _read_csv(path, notes)
+    except (
+        UnicodeDecodeError,
+        pd.errors.ParserError,
+        pd.errors.EmptyDataError,
+        csv.Error,
+        pyarrow.ArrowException,
+    ) as e:
+        raise InputError(f"{path.name} could not be read as {suffix[1:]}: {' '.join(str(e).split())}") from e
+    frame.columns = frame.columns.map(str)
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()].unique()
+        raise InputError(f"{path.name} has several columns named {listing(map(repr, twice))}; names must be unique.")
+    if index is None and suffix != ".parquet" and frame.columns[0] == "Unnamed: 0":
+        index = "Unnamed: 0"
+        notes.append("The first column has no name and was taken as the index.")
+    special = [name for name in (label, index, *drop) if name is not None]
+    unknown = [name for name in special if name not in frame.columns]
+    if unknown:
+        raise InputError(
+            f"{path.name} has no column {listing(map(repr, unknown))}; its columns are {listing(frame.columns)}."
+        )
+    features = frame.drop(columns=list(dict.fromkeys(special)))
+    return Table(
+        features,
+        list(features.columns),
+        None if label is None else frame[label],
+        None if index is None else frame[index],
+        suffix,
+        notes,
+    )
+
+
+def _read_csv(path: Path, notes: list[str]) -> pd.DataFrame:
+    """Find out the delimiter and whether there is a header, and read."""
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        first = lines.readline()
+    delimiter = max(",;\t", key=first.count) if any(mark in first for mark in ",;\t") else ","
+    cells = next(csv.reader([first], delimiter=delimiter), [])
+    duplicated = {cell for cell in cells if cells.count(cell) > 1} if len(cells) < 10_000 else set()
+    header: int | None = 0
+    if cells and all(map(_is_number, cells)):
+        header = None
+        notes.append("The first line holds numbers only and was read as data; columns are named x0, x1, ...")
+    elif duplicated - {""}:
+        raise InputError(
+            f"{path.name} has several columns named {listing(map(repr, sorted(duplicated)))}; names must be unique."
+        )
+    frame = pd.read_csv(path, sep=delimiter, header=header, encoding="utf-8-sig", low_memory=False)
+    if header is None:
+        frame.columns = pd.Index([f"x{i}" for i in range(frame.shape[1])])
+    return frame
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_arrays(path: Path, suffix: str, label: str | None) -> Table:
+    if suffix == ".npy":
+        if label is not None:
+            raise InputError(f"{path.name} holds one array and no labels; leave out --label-column.")
+        arrays = {"X": _load(path)}
+    elif suffix == ".npz":
+        arrays = _load(path)
+    else:
+        try:
+            arrays = {k: v for k, v in scipy.io.loadmat(path).items() if not k.startswith("__")}
+        except NotImplementedError as error:
+            raise InputError(f"{path.name} is a MATLAB 7.3 file; save it again with save(..., '-v7').") from error
+        except (ValueError, TypeError, OSError, EOFError, KeyError, MemoryError) as error:
+            raise InputError(f"{path.name} could not be read as a MATLAB file: {error}") from error
+    X = _features_among(arrays, path)
+    if getattr(X, "ndim", 0) != 2:
+        raise InputError(
+            f"{path.name}: the features have shape {X.shape}, expected samples by features (2 dimensions)."
+        )
+    if X.dtype.kind not in "fiub":
+        raise InputError(f"{path.name}: the features are of type {X.dtype}, expected numbers.")
+    labels = _labels_among(arrays, label, X.shape[0], path)
+    return Table(X, [f"x{i}" for i in range(X.shape[1])], labels, None, suffix)
+
+
+def _load(path: Path) -> Any:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path.name} could not be read as a NumPy file: {error}") from error
+
+
+def _features_among(arrays: dict[str, Any], path: Path) -> Any:
+    if {"data", "indices", "indptr", "shape"} <= arrays.keys():  # what scipy.sparse.save_npz writes
+        return sp.csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))
+    if "X" in arrays:
+        return arrays["X"]
+    matrices = [k for k, v in arrays.items() if getattr(v, "ndim", 0) == 2 and min(v.shape) > 1]
+    if len(matrices) != 1:
+        found = listing(f"{k} {getattr(v, 'shape', '')}" for k, v in arrays.items()) or "none"
+        raise InputError(f"{path.name} should hold the features as an array named X; its arrays are: {found}.")
+    return arrays[matrices[0]]
+
+
+def _labels_among(arrays: dict[str, Any], label: str | None, n: int, path: Path) -> pd.Series | None:
+    if label is not None and label not in arrays:
+        raise InputError(f"{path.name} has no array {label!r}; its arrays are: {listing(arrays)}.")
+    name = label or next((k for k in ("y", "Y") if k in arrays), None)
+    if name is None:
+        return None
+    values = np.asarray(arrays[name]).ravel()
+    if len(values) != n:
+        raise InputError(f"{path.name}: {name} holds {len(values)} labels for {n} samples.")
+    return pd.Series(values, name=name)
+
+
+def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
+    """Write the columns ``support`` of ``table``, with index and labels, in the format that it came in."""
+    path = path.with_suffix(table.suffix)
+    if table.suffix in TABLES:
+        frame = table.X.iloc[:, support]
+        if table.index is not None:
+            frame.insert(0, table.index.name, table.index)
+        if table.labels is not None:
+            frame[table.labels.name] = table.labels
+        if table.suffix == ".parquet":
+            frame.to_parquet(path, index=False)
+        else:
+            frame.to_csv(path, index=False, sep="\t" if table.suffix == ".tsv" else ",")
+        return path
+    X = table.X[:, support]
+    if table.suffix == ".npy":
+        np.save(path, X)
+        return path
+    arrays = {"X": X, "columns": support}
+    if table.labels is not None:
+        arrays[str(table.labels.name)] = table.labels.to_numpy()
+    if table.suffix == ".mat":
+        scipy.io.savemat(path, arrays)
+    else:
+        np.savez_compressed(path, **{k: v.toarray() if sp.issparse(v) else v for k, v in arrays.items()})
+    return path
+
+
+TABLES = (".csv", ".tsv", ".parquet")
+FORMATS = (*TABLES, ".npz", ".npy", ".mat")

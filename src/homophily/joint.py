@@ -1,0 +1,383 @@
+"""DirichletSelector: the paper's joint learning of features and k-NN graph as a scikit-learn selector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from joblib import Parallel, delayed
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from .base import BaseSelector
+from .graph import adaptive_knn_graph
+from .nn import KNNGraph
+from .nn.soft_topk import SOLVERS
+from .objectives import OBJECTIVES
+from .progress import training_progress
+from .refinement import exchange_features
+from .training import HISTORY, Callback, Schedule, Trained, judge, pick_features, selection_strength, train
+
+__all__ = ["DirichletSelector"]
+
+BATCH = 256  # rows a step by default
+GROUP_ROWS = 512  # rows a step over which restarts are trained side by side
+
+
+class DirichletSelector(BaseSelector):
+    r"""Select features and learn the k-NN graph that they reveal, without labels.
+
+    .. math::
+        \min_F \; \mathrm{tr}(\hat X^\top L_S \hat X), \qquad \hat X = X F,\; S = \text{k-NN graph of } \hat X
+
+    (Eq. 3): the m columns of :math:`F` are relaxed one-hot vectors that are kept apart
+    (:class:`~homophily.nn.UniqueFeatureSelector`), the graph is differentiable (:class:`~homophily.nn.KNNGraph`), and
+    both are learned together with Adam while the temperature falls.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        The number m of features. By default half of the columns that vary.
+    n_neighbors : int
+        The number k of neighbours in the graph.
+    graph : {"soft", "exact"}
+        ``"soft"`` differentiates through the choice of neighbours, ``"exact"`` through the similarities of the hard
+        neighbours only; it is about three times faster and a little worse.
+    reg, solver, scale
+        Soft selection of neighbours, see :func:`~homophily.nn.soft_topk`. ``reg`` is free of units.
+    n_candidates : int or "all", optional
+        Nearest points among which the soft graph selects, see :class:`~homophily.nn.KNNGraph`.
+    objective : {"energy", "coverage"}
+        ``"energy"`` is the paper's: smooth selected features. ``"coverage"`` asks that *all* features be smooth on the
+        graph of the selected ones, which suits data with many near-copies (images, spectra).
+    learning_rate : float, optional
+        Of Adam. By default ``0.01 log(1 + d)``: a column has to lead by about log d to hold against d rivals.
+    max_iter : int
+        Steps of Adam.
+    temperature : (float, float), optional
+        First and last temperature of the exponential schedule. By default ``(0.65 log(1 + d), 0.1)``.
+    epsilon : float
+        Ridge of the orthogonalisation (Alg. 1).
+    unique : bool
+        ``False`` trains without orthogonalisation, as in the paper's ablation. The features that come out are distinct
+        all the same.
+    init_std : float or "glorot"
+        Spread of the start.
+    n_init : int
+        Restarts. The one whose features have the lowest exact objective is kept.
+    refine : bool
+        After training, exchange single features while that lowers the exact objective
+        (:func:`~homophily.refinement.exchange_features`).
+    batch_size : int, optional
+        Rows that a step looks at, by default all up to 256. Each row still finds its neighbours among all samples, so
+        a batch's gradient is right in expectation. An integer of at least n uses all rows.
+    n_anchors : int, optional
+        Look for neighbours among that many samples only, drawn anew each step, so that the cost of a step does not
+        depend on n.
+    tol : float
+        Stop early once the columns are certain: mean of the largest probability of each at least ``1 - tol``.
+    literal : bool
+        Use Eq. (9) and Eq. (3) to the letter. By default rows of S are normalised and the loss is in logarithms.
+    device : {"auto", "cpu", "cuda", "mps"}
+        ``"auto"`` takes CUDA where there is one.
+    verbose : bool or int
+        Show a progress bar.
+    n_jobs : int, optional
+        Threads that train groups of restarts at the same time. Groups do not depend on it, nor does the result.
+    random_state : int, RandomState instance or None
+        Seed of everything that is drawn.
+
+    Attributes
+    ----------
+    selected_features_ : ndarray (m,)
+        Column indices, the most certain first.
+    scores_ : ndarray (n_features_in_,)
+        Learned probability that at least one of the m columns is this feature; 0 for constant columns.
+    graph_ : csr_array (n, n)
+        The exact adaptive k-NN graph of the samples on the selected, standardised features. Rows sum to 1.
+    energy_ : float
+        Exact Dirichlet energy of the selected, standardised features on ``graph_``. A random feature adds about n.
+    history_ : dict of ndarray (n_iter_,)
+        ``loss``, ``energy`` (estimated on the batch), ``temperature`` and ``confidence`` of the restart that was kept.
+    logits_ : ndarray (d', m)
+        The learned parameter of that restart, for the columns that are not constant.
+    restart_objectives_ : ndarray (n_init,)
+        Exact objective of each restart, a row and a feature: 2 is what unrelated features have.
+    dropped_features_ : ndarray
+        Indices of the constant columns.
+    n_iter_ : int
+        Steps done.
+    interrupted_ : bool
+        Whether a callback ended the training early.
+
+    Examples
+    --------
+    >>> from homophily import DirichletSelector
+    >>> from homophily.datasets import make_toy
+    >>> X, y = make_toy("moons", random_state=0)
+    >>> selector = DirichletSelector(2, random_state=0).fit(X)
+    >>> sorted(selector.selected_features_.tolist())
+    [0, 1]
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **BaseSelector._parameter_constraints,
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "graph": [StrOptions({"soft", "exact"})],
+        "reg": [Interval(Real, 0, None, closed="neither")],
+        "solver": [StrOptions(set(SOLVERS))],
+        "scale": [StrOptions({"row", "none"})],
+        "n_candidates": [Interval(Integral, 2, None, closed="left"), StrOptions({"all"}), None],
+        "objective": [StrOptions(set(OBJECTIVES))],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "temperature": [tuple, list, None],
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "unique": ["boolean"],
+        "init_std": [Interval(Real, 0, None, closed="left"), StrOptions({"glorot"})],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "refine": ["boolean"],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+        "n_anchors": [Interval(Integral, 2, None, closed="left"), None],
+        "tol": [Interval(Real, 0, 1, closed="left")],
+        "literal": ["boolean"],
+        "device": [str],
+        "verbose": ["verbose"],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        *,
+        n_neighbors: int = 5,
+        graph: str = "soft",
+        reg: float = 0.3,
+        solver: str = "newton",
+        scale: str = "row",
+        n_candidates: int | str | None = None,
+        objective: str = "energy",
+        learning_rate: float | None = None,
+        max_iter: int = 500,
+        temperature: tuple[float, float] | None = None,
+        epsilon: float = 1e-6,
+        unique: bool = True,
+        init_std: float | str = 0.01,
+        n_init: int = 4,
+        refine: bool = True,
+        batch_size: int | None = None,
+        n_anchors: int | None = None,
+        tol: float = 2e-3,
+        literal: bool = False,
+        device: str = "auto",
+        verbose: bool | int = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.n_neighbors = n_neighbors
+        self.graph = graph
+        self.reg = reg
+        self.solver = solver
+        self.scale = scale
+        self.n_candidates = n_candidates
+        self.objective = objective
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.temperature = temperature
+        self.epsilon = epsilon
+        self.unique = unique
+        self.init_std = init_std
+        self.n_init = n_init
+        self.refine = refine
+        self.batch_size = batch_size
+        self.n_anchors = n_anchors
+        self.tol = tol
+        self.literal = literal
+        self.device = device
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @classmethod
+    def from_paper(
+        cls,
+        n_features_to_select: int | None = None,
+        *,
+        n_neighbors: int = 5,
+        reg: float = 0.01,
+        learning_rate: float = 0.01,
+        **others: Any,
+    ) -> Self:
+        """The paper's own choices (Appendix S6.1.2), for comparison rather than for use.
+
+        1000 epochs of Adam over all rows from Glorot's start, one run, temperature 10 to 0.01 as in the concrete
+        autoencoder, 200 Bregman iterations over all samples on unscaled distances, literal Eq. (3) and (9). The paper
+        searches ``n_neighbors`` in 1..5, ``reg`` in 1e-3..1e-1 and ``learning_rate`` in 1e-4..10 and says what it
+        found on no data set; the middle of each range stands in. ``others`` are parameters of the class that override
+        these, such as ``random_state``.
+        """
+        choices: dict[str, Any] = {
+            "solver": "bregman",
+            "scale": "none",
+            "n_candidates": "all",
+            "max_iter": 1000,
+            "temperature": (10.0, 0.01),
+            "init_std": "glorot",
+            "n_init": 1,
+            "refine": False,
+            "batch_size": np.iinfo(np.int64).max,
+            "tol": 0.0,
+            "literal": True,
+        }
+        return cls(
+            n_features_to_select,
+            n_neighbors=n_neighbors,
+            reg=reg,
+            learning_rate=learning_rate,
+            **{**choices, **others},
+        )
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, *, callback: Callback | None = None) -> Self:
+        """Learn the features and the graph of ``X (n, d)``.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix (n, d)
+            Finite numbers, at least ``n_neighbors + 1`` rows. It is standardised inside and not changed.
+        y : ignored
+        callback : callable, optional
+            Called after each step with a :class:`~homophily.training.Progress`; the training ends when it returns
+            True, and what has been learned until then is kept.
+        """
+        data = self._check_and_standardize(X)
+        n, d = data.values.shape
+        m = self._number_to_select(data)
+        if self.n_neighbors >= n:
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} must be less than the number of samples, n_samples = {n}: "
+                f"set it to {n - 1} or less."
+            )
+        if self.n_anchors is not None and self.n_anchors <= self.n_neighbors:
+            raise ValueError(f"n_anchors={self.n_anchors} must be greater than n_neighbors={self.n_neighbors}.")
+        points = torch.from_numpy(data.values).to(self._device())
+        schedule, graph = self._schedule(n, d, m), self._graph_module(n)
+        size = min(self.n_init, max(1, GROUP_ROWS // schedule.batch_size))
+        groups = [(start, min(start + size, self.n_init)) for start in range(0, self.n_init, size)]
+        seeds = self._seeds(len(groups))
+
+        with _one_thread(), training_progress(self.verbose, self.max_iter, self.n_init, callback) as report:
+            trained = Parallel(n_jobs=self.n_jobs, backend="threading")(
+                delayed(_train_group)(points, m, graph, schedule, group, seed, report)
+                for group, seed in zip(groups, seeds, strict=True)
+            )
+            self._keep_best(data, points, [group for group in trained if group is not None])
+        return self
+
+    def _keep_best(self, data: Any, points: torch.Tensor, trained: list[Trained]) -> None:
+        """Judge all restarts by the exact objective of the features that they name, and store the best."""
+        logits = [restart.double().cpu().numpy() for group in trained for restart in group.logits]
+        picks = [pick_features(restart) for restart in logits]
+        values = np.array([judge(points, features, self.n_neighbors, self.objective) for features in picks])
+        best = int(values.argmin())
+        self.restart_objectives_ = values
+        self.logits_ = logits[best]
+        features = self._refine(points, picks[best], values[best]) if self.refine else picks[best]
+        self._set_selection(data, features, selection_strength(self.logits_))
+        chosen = data.values[:, np.searchsorted(data.kept, self.selected_features_)].astype(np.float64)
+        self.graph_: sp.csr_array = adaptive_knn_graph(chosen, self.n_neighbors)
+        rows, columns = self.graph_.tocoo().coords
+        pairs = (chosen[rows] - chosen[columns]) ** 2
+        self.energy_ = float(self.graph_.data @ pairs.sum(1) / 2)
+        owner, place = next(
+            (group, best - start)
+            for group, start in zip(trained, np.cumsum([0] + [len(g.logits) for g in trained]), strict=False)
+            if best - start < len(group.logits)
+        )
+        self.history_ = {
+            name: owner.history[name] if name == "temperature" else owner.history[name][:, place] for name in HISTORY
+        }
+        self.n_iter_ = owner.n_iter
+        self.interrupted_ = any(group.interrupted for group in trained)
+
+    def _refine(self, points: torch.Tensor, features: np.ndarray, value: float) -> np.ndarray:
+        """Exchange features if that lowers the exact objective, and hand on the columns' certainty with them."""
+        generator = torch.Generator(points.device).manual_seed(0)  # draws rows to judge on, nothing to be random about
+        refined = exchange_features(points, features, self.n_neighbors, self.objective, generator)
+        if judge(points, refined, self.n_neighbors, self.objective) >= value:
+            return features
+        for column, (old, new) in enumerate(zip(features, refined, strict=True)):
+            self.logits_[[old, new], column] = self.logits_[[new, old], column]
+        return refined
+
+    def _schedule(self, n: int, d: int, m: int) -> Schedule:
+        """The parameters with every default filled in."""
+        unit = math.log1p(d)  # what a logit has to gain to matter among d
+        temperature = (max(0.65 * unit, 0.2), 0.1) if self.temperature is None else tuple(self.temperature)
+        if len(temperature) != 2 or not all(isinstance(T, Real) and 0 < T < math.inf for T in temperature):
+            raise ValueError(f"temperature must be two positive numbers, (first, last), got {self.temperature!r}.")
+        return Schedule(
+            objective=self.objective,
+            learning_rate=0.01 * unit if self.learning_rate is None else self.learning_rate,
+            max_iter=self.max_iter,
+            temperature=temperature,
+            epsilon=self.epsilon,
+            unique=bool(self.unique),
+            init_std=math.sqrt(2 / (d + m)) if self.init_std == "glorot" else float(self.init_std),
+            batch_size=min(n, BATCH if self.batch_size is None else self.batch_size),
+            n_anchors=self.n_anchors,
+            tol=self.tol,
+            literal=bool(self.literal),
+        )
+
+    def _graph_module(self, n: int) -> KNNGraph:
+        n_candidates = n - 1 if self.n_candidates == "all" else self.n_candidates
+        if n_candidates is not None:
+            n_candidates = max(int(n_candidates), self.n_neighbors + 1)
+        return KNNGraph(
+            self.n_neighbors,
+            reg=self.reg,
+            solver=self.solver,
+            scale=self.scale,
+            n_candidates=n_candidates,
+            exact=self.graph == "exact",
+            normalize=not self.literal,
+        )
+
+    def _device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            return torch.empty(0, device=self.device).device
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(
+                f"device={self.device!r} is not available here ({str(error).splitlines()[0]}); use 'auto' or 'cpu'."
+            ) from error
+
+
+def _train_group(
+    X: torch.Tensor, m: int, graph: KNNGraph, schedule: Schedule, group: tuple[int, int], seed: int, report: Any
+) -> Trained | None:
+    """Train one group of restarts, or none if the run has been stopped before it began."""
+    if report.stopped and group[0] > 0:
+        return None
+    generator = torch.Generator(X.device).manual_seed(seed)
+    return train(X, m, graph, schedule, restarts=group, generator=generator, callback=report)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let each torch operation use one thread, so that sums are taken in one order whatever ``n_jobs`` is."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,234 @@
+"""Differentiable k-NN Graph Learner (Sec. 3.2): points to adaptive k-NN similarities, soft or exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from .soft_topk import soft_topk
+
+__all__ = ["KNNGraph", "NeighborGraph", "exact_similarities", "nearest", "soft_similarities", "squared_distances"]
+
+SEARCH_BUDGET = 2**25  # entries of the distance matrix that are held at once (128 MB of float32)
+
+
+@dataclass
+class NeighborGraph:
+    r"""Sparse similarities: row ``i`` has weight ``weights[..., i, a]`` on point ``indices[..., i, a]``.
+
+    Leading dimensions are independent graphs. ``distances`` are the squared distances of the same pairs, ``n_points``
+    the number of points that ``indices`` refers to.
+    """
+
+    indices: Tensor  # (..., n, c)
+    weights: Tensor  # (..., n, c)
+    distances: Tensor  # (..., n, c)
+    n_points: int
+
+    def to_edge_index(self) -> tuple[Tensor, Tensor]:
+        """``(edge_index, edge_weight)`` as in PyTorch Geometric: column ``(j, i)`` carries messages from j to i.
+
+        Edges of weight 0 are left out. The weights stay differentiable.
+        """
+        if self.indices.ndim != 2:
+            raise ValueError(f"to_edge_index needs one graph, got a batch of shape {tuple(self.indices.shape[:-2])}.")
+        keep = self.weights.detach() > 0
+        target = torch.arange(len(self.indices), device=self.indices.device)[:, None].expand_as(self.indices)
+        return torch.stack([self.indices[keep], target[keep]]), self.weights[keep]
+
+    def to_dense(self) -> Tensor:
+        """``S`` as a dense ``(..., n, n_points)`` tensor, differentiable."""
+        S = self.weights.new_zeros(*self.weights.shape[:-1], self.n_points)
+        return S.scatter_add(-1, self.indices, self.weights)
+
+    def to_sparse(self) -> Tensor:
+        """``S`` as a sparse COO tensor ``(n, n_points)``, differentiable."""
+        (source, target), weight = self.to_edge_index()
+        shape = (len(self.indices), self.n_points)
+        return torch.sparse_coo_tensor(torch.stack([target, source]), weight, shape, check_invariants=False).coalesce()
+
+
+class KNNGraph(nn.Module):
+    r"""k-NN graph of points as a differentiable layer.
+
+    .. math::
+        s_{ij} = \frac{(e_i \cdot \xi_i - e_{ij})_+}{k\, e_i \cdot \xi_i - e_i \cdot \delta_i},
+        \qquad e_{ij} = \|x_i - x_j\|^2
+
+    (Eq. 9 in the form S10), with :math:`\delta_i, \xi_i` from :func:`soft_topk`, or hard if ``exact``.
+
+    Parameters
+    ----------
+    k : int
+        Number of neighbours.
+    reg, solver, scale, n_iter
+        As in :func:`soft_topk`.
+    n_candidates : int, optional
+        The nearest points of each row that the soft selection sees; the others have no weight. They are found without
+        gradient, then their distances are computed again with it: memory is ``O(n n_candidates)``. By default
+        ``max(16, 3 (k + 1))``. ``exact`` needs ``k + 1`` and ignores this.
+    exact : bool
+        Hard neighbours; the gradient flows through the values :math:`e_{ij}` only.
+    normalize : bool
+        With soft :math:`\delta, \xi` the rows of Eq. (9) sum to more than 1. By default they are divided by their sum,
+        which leaves :math:`s_{ij} \propto (e_i \cdot \xi_i - e_{ij})_+`; ``False`` keeps the paper's literal values.
+
+    Notes
+    -----
+    Samples never neighbour themselves: the paper puts a large value on the diagonal, here the entry is left out, which
+    keeps the transport problem well scaled. Where Eq. (9) is 0/0, because the k + 1 nearest are equally far, the
+    weights are ``delta / k``. With ``k = n - 1`` there is no (k+1)-th neighbour, :math:`\alpha_i` of Eq. (8) has no
+    upper bound, and its limit gives every neighbour the weight ``1 / k``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> X = torch.randn(100, 3, requires_grad=True)
+    >>> S = KNNGraph(k=5)(X)
+    >>> edge_index, edge_weight = S.to_edge_index()
+    >>> edge_weight.max().backward()
+    """
+
+    def __init__(
+        self,
+        k: int,
+        *,
+        reg: float = 0.3,
+        solver: str = "newton",
+        scale: str = "row",
+        n_iter: int = 200,
+        n_candidates: int | None = None,
+        exact: bool = False,
+        normalize: bool = True,
+    ) -> None:
+        super().__init__()
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}.")
+        if n_candidates is not None and n_candidates < k + 1:
+            raise ValueError(f"n_candidates must be at least k + 1 = {k + 1}, got {n_candidates}.")
+        self.k, self.reg, self.solver, self.scale, self.n_iter = k, reg, solver, scale, n_iter
+        self.n_candidates, self.exact, self.normalize = n_candidates, exact, normalize
+
+    def forward(self, points: Tensor, queries: Tensor | None = None, own: Tensor | None = None) -> NeighborGraph:
+        """Graph of ``points (..., n, m)``.
+
+        With ``queries (..., B, m)`` only these get rows, and look for their neighbours among ``points``. ``own (B,)``
+        is the place of each query among the points, which it must not neighbour, or -1 if it is none of them.
+        """
+        n = points.shape[-2]
+        if queries is None:
+            queries, own = points, torch.arange(n, device=points.device)
+        elif own is None:
+            own = torch.full((queries.shape[-2],), -1, device=points.device)
+        n_others = n - int(bool((own >= 0).any()))
+        if n_others < self.k:
+            raise ValueError(
+                f"k={self.k} neighbours need at least that many other points, got {n_others}: "
+                "lower k or give more points."
+            )
+        indices = nearest(queries, points, self.width(n_others), own)
+        E = squared_distances(queries, points, indices)  # (..., B, c)
+        if self.exact:
+            S = exact_similarities(E, self.k)
+        else:
+            S = soft_similarities(
+                E,
+                self.k,
+                reg=self.reg,
+                solver=self.solver,
+                scale=self.scale,
+                n_iter=self.n_iter,
+                normalize=self.normalize,
+            )
+        return NeighborGraph(indices, S, E, n)
+
+    def width(self, n_others: int) -> int:
+        """Number of candidates that a row gets when there are ``n_others`` other points."""
+        wanted = self.k + 1 if self.exact else self.n_candidates or max(16, 3 * (self.k + 1))
+        return min(wanted, n_others)
+
+    def extra_repr(self) -> str:  # noqa: D102
+        return f"k={self.k}, " + ("exact" if self.exact else f"reg={self.reg:g}, solver={self.solver!r}")
+
+
+@torch.no_grad()
+def nearest(queries: Tensor, points: Tensor, c: int, own: Tensor) -> Tensor:
+    """Indices ``(..., B, c)`` of the nearest points of each query, ascending, without point ``own[i]`` (-1: none).
+
+    Brute force over chunks of rows; the chunks depend on the sizes alone.
+    """
+    n = points.shape[-2]
+    batch = queries.shape[:-2].numel()
+    chunk = max(1, SEARCH_BUDGET // max(1, n * batch))
+    norms = points.square().sum(-1).unsqueeze(-2)  # (..., 1, n)
+    found = []
+    for start in range(0, queries.shape[-2], chunk):
+        Q = queries[..., start : start + chunk, :]
+        D = torch.baddbmm(
+            norms.expand(*norms.shape[:-2], Q.shape[-2], n).reshape(-1, Q.shape[-2], n),
+            Q.reshape(-1, *Q.shape[-2:]),
+            points.mT.reshape(-1, points.shape[-1], n),
+            alpha=-2,
+        ).view(*Q.shape[:-1], n)  # |x_j|^2 - 2 x_i x_j orders as the squared distance does
+        mine = own[start : start + chunk]
+        has = mine >= 0
+        D[..., has.nonzero().squeeze(-1), mine[has]] = torch.inf
+        found.append(D.topk(c, largest=False).indices)
+    return torch.cat(found, -2)
+
+
+def squared_distances(queries: Tensor, points: Tensor, indices: Tensor) -> Tensor:
+    """``|x_i - x_j|^2`` for the pairs that ``indices (..., B, c)`` names; differentiable."""
+    batch = points.shape[:-2]
+    flat = points.reshape(-1, *points.shape[-2:])  # (G, n, m)
+    offset = torch.arange(len(flat), device=points.device)[:, None, None] * flat.shape[1]
+    picked = flat.flatten(0, 1)[(indices.reshape(len(flat), *indices.shape[-2:]) + offset).flatten()]
+    picked = picked.view(*batch, *indices.shape[-2:], points.shape[-1])  # (..., B, c, m)
+    return (queries.unsqueeze(-2) - picked).square().sum(-1)
+
+
+def exact_similarities(E: Tensor, k: int) -> Tensor:
+    """Eq. (9) with hard neighbours. ``E (..., c)`` need not be sorted; ``c = k`` means that there are no others."""
+    if E.shape[-1] == k:
+        return torch.full_like(E, 1 / k)
+    threshold, neighbors = E.topk(k + 1, largest=False)  # ascending
+    gap = threshold[..., k:] - threshold[..., :k]  # (..., k)
+    S = torch.zeros_like(E).scatter(-1, neighbors[..., :k], _normalized(gap, torch.full_like(gap, 1 / k), threshold))
+    return S
+
+
+def soft_similarities(
+    E: Tensor,
+    k: int,
+    *,
+    reg: float = 0.3,
+    solver: str = "newton",
+    scale: str = "row",
+    n_iter: int = 200,
+    normalize: bool = True,
+) -> Tensor:
+    """Eq. (9) / (S10) with the soft indicators of :func:`soft_topk`; ``E (..., c)``."""
+    if E.shape[-1] == k:
+        return torch.full_like(E, 1 / k)
+    plan = soft_topk(E, k, reg=reg, solver=solver, scale=scale, n_iter=n_iter)
+    delta, xi = plan[..., :k].sum(-1), plan[..., k]  # Eq. (13), (..., c)
+    threshold = (E * xi).sum(-1, keepdim=True)  # e_i xi_i
+    gap = (threshold - E).clamp_min(0)
+    if normalize:
+        return _normalized(gap, delta / k, threshold)
+    denominator = k * threshold - (E * delta).sum(-1, keepdim=True)
+    usable = denominator > _negligible(threshold)
+    return torch.where(usable, gap / torch.where(usable, denominator, 1), delta / k)
+
+
+def _normalized(gap: Tensor, fallback: Tensor, threshold: Tensor) -> Tensor:
+    """Rows of ``gap`` divided by their sum, or ``fallback`` where that is nothing but rounding."""
+    total = gap.sum(-1, keepdim=True)
+    usable = total > _negligible(threshold)
+    return torch.where(usable, gap / torch.where(usable, total, 1), fallback)
+
+
+def _negligible(threshold: Tensor) -> Tensor:
+    return 16 * torch.finfo(threshold.dtype).eps * threshold.detach().amax(-1, keepdim=True)
