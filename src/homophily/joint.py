@@ -21,7 +21,7 @@ from .nn import KNNGraph
 from .nn.soft_topk import SOLVERS
 from .objectives import OBJECTIVES
 from .progress import training_progress
-from .refinement import exchange_features
+from .refinement import BUDGET, exchange_features
 from .training import HISTORY, Callback, Schedule, Trained, judge, pick_features, selection_strength, train
 
 __all__ = ["DirichletSelector"]
@@ -57,7 +57,8 @@ class DirichletSelector(BaseSelector):
         ``"energy"`` is the paper's: smooth selected features. ``"coverage"`` asks that *all* features be smooth on the
         graph of the selected ones, which suits data with many near-copies (images, spectra).
     learning_rate : float, optional
-        Of Adam. By default ``0.01 log(1 + d)``: a column has to lead by about log d to hold against d rivals.
+        Of Adam. By default ``10 log(1 + d) / max_iter``: a column has to lead by about log d to hold against d
+        rivals, and this lets it go ten times that far.
     max_iter : int
         Steps of Adam.
     temperature : (float, float), optional
@@ -108,7 +109,7 @@ class DirichletSelector(BaseSelector):
     logits_ : ndarray (d', m)
         The learned parameter of that restart, for the columns that are not constant.
     restart_objectives_ : ndarray (n_init,)
-        Exact objective of each restart, a row and a feature: 2 is what unrelated features have.
+        Exact objective of each restart. For ``"energy"`` this is ``2 energy_ / m``.
     dropped_features_ : ndarray
         Indices of the constant columns.
     n_iter_ : int
@@ -169,7 +170,7 @@ class DirichletSelector(BaseSelector):
         epsilon: float = 1e-6,
         unique: bool = True,
         init_std: float | str = 0.01,
-        n_init: int = 4,
+        n_init: int = 2,
         refine: bool = True,
         batch_size: int | None = None,
         n_anchors: int | None = None,
@@ -285,12 +286,21 @@ class DirichletSelector(BaseSelector):
         """Judge all restarts by the exact objective of the features that they name, and store the best."""
         logits = [restart.double().cpu().numpy() for group in trained for restart in group.logits]
         picks = [pick_features(restart) for restart in logits]
-        values = np.array([judge(points, features, self.n_neighbors, self.objective) for features in picks])
+        values = np.array([self._exact_value(points, features) for features in picks])
+        if self.refine:
+            budget = BUDGET
+            for restart in values.argsort():
+                refined, budget = exchange_features(
+                    points, picks[restart], self.n_neighbors, self.objective, budget=budget
+                )
+                value = self._exact_value(points, refined)
+                if value < values[restart]:
+                    _hand_on(logits[restart], picks[restart], refined)
+                    picks[restart], values[restart] = refined, value
         best = int(values.argmin())
         self.restart_objectives_ = values
         self.logits_ = logits[best]
-        features = self._refine(points, picks[best], values[best]) if self.refine else picks[best]
-        self._set_selection(data, features, selection_strength(self.logits_))
+        self._set_selection(data, picks[best], selection_strength(self.logits_))
         chosen = data.values[:, np.searchsorted(data.kept, self.selected_features_)].astype(np.float64)
         self.graph_: sp.csr_array = adaptive_knn_graph(chosen, self.n_neighbors)
         rows, columns = self.graph_.tocoo().coords
@@ -307,15 +317,8 @@ class DirichletSelector(BaseSelector):
         self.n_iter_ = owner.n_iter
         self.interrupted_ = any(group.interrupted for group in trained)
 
-    def _refine(self, points: torch.Tensor, features: np.ndarray, value: float) -> np.ndarray:
-        """Exchange features if that lowers the exact objective, and hand on the columns' certainty with them."""
-        generator = torch.Generator(points.device).manual_seed(0)  # draws rows to judge on, nothing to be random about
-        refined = exchange_features(points, features, self.n_neighbors, self.objective, generator)
-        if judge(points, refined, self.n_neighbors, self.objective) >= value:
-            return features
-        for column, (old, new) in enumerate(zip(features, refined, strict=True)):
-            self.logits_[[old, new], column] = self.logits_[[new, old], column]
-        return refined
+    def _exact_value(self, points: torch.Tensor, features: np.ndarray) -> float:
+        return judge(points, features, self.n_neighbors, self.objective)
 
     def _schedule(self, n: int, d: int, m: int) -> Schedule:
         """The parameters with every default filled in."""
@@ -325,7 +328,7 @@ class DirichletSelector(BaseSelector):
             raise ValueError(f"temperature must be two positive numbers, (first, last), got {self.temperature!r}.")
         return Schedule(
             objective=self.objective,
-            learning_rate=0.01 * unit if self.learning_rate is None else self.learning_rate,
+            learning_rate=10 * unit / self.max_iter if self.learning_rate is None else self.learning_rate,
             max_iter=self.max_iter,
             temperature=temperature,
             epsilon=self.epsilon,
@@ -370,6 +373,12 @@ def _train_group(
         return None
     generator = torch.Generator(X.device).manual_seed(seed)
     return train(X, m, graph, schedule, restarts=group, generator=generator, callback=report)
+
+
+def _hand_on(logits: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
+    """Give the certainty of each column about its old feature to the one that replaced it."""
+    for column, (was, now) in enumerate(zip(old, new, strict=True)):
+        logits[[was, now], column] = logits[[now, was], column]
 
 
 @contextmanager

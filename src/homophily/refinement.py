@@ -13,29 +13,36 @@ __all__ = ["exchange_features"]
 
 ROWS = 256  # samples on which exchanges are judged
 SHORTLIST = 32  # replacements that are tried for a feature
-BUDGET = 2**31  # entries of distance matrices that are looked at in all: seconds, not minutes
+BUDGET = 2**31  # entries of distance matrices that are looked at for all restarts: seconds, not minutes
 BLOCK = 2**23  # of them at once
 
 
 @torch.no_grad()
 def exchange_features(
-    X: Tensor, features: np.ndarray, k: int, objective: str, generator: torch.Generator, max_passes: int = 5
-) -> np.ndarray:
-    """Coordinate descent over the features: replace one at a time if that lowers the exact objective; (m,).
+    X: Tensor, features: np.ndarray, k: int, objective: str, *, budget: int = BUDGET, max_passes: int = 5
+) -> tuple[np.ndarray, int]:
+    """Coordinate descent over the features: replace one at a time if that lowers the exact objective.
 
     For each feature, those that are smoothest on the graph of the other m - 1 are tried in its place, or all if they
     are few. Judged on a fixed sample of rows, whose neighbours are looked for among all samples. Ends when a pass over
-    all m features changes nothing, after ``max_passes``, or when its budget is spent.
+    all m features changes nothing, after ``max_passes``, or when ``budget`` entries of distances have been looked at.
+
+    Returns
+    -------
+    features : ndarray (m,)
+        Place by place what became of the given ones.
+    left : int
+        What is left of the budget.
     """
     n, d = X.shape
     m = len(features)
-    if m == d:
-        return features
-    rows = torch.randperm(n, generator=generator, device=X.device)[:ROWS]
+    if m == d or budget <= 0:
+        return features, budget
+    # Always the same rows: there is nothing to gain from chance here.
+    rows = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:ROWS].to(X.device)
     among = torch.arange(n, device=X.device)
     judge = OBJECTIVES[objective](X)
     chosen = [int(f) for f in features]
-    left = BUDGET
 
     def value(D: Tensor) -> Tensor:
         """Objective of the graphs with squared distances ``D (G, B, n)``."""
@@ -60,10 +67,10 @@ def exchange_features(
             unchanged = 0
         else:
             unchanged += 1
-        left -= D_rest.numel() * len(trial)
-        if unchanged == m or left <= 0:
+        budget -= D_rest.numel() * len(trial)
+        if unchanged == m or budget <= 0:
             break
-    return np.array(chosen)
+    return np.array(chosen), budget
 
 
 def _squared_distances(Q: Tensor, P: Tensor) -> Tensor:

@@ -1,0 +1,111 @@
+"""Unique Feature Selector: Eq. (4), Appendix S2 and Proposition 3.1."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from homophily.nn import UniqueFeatureSelector, algorithm_1, gumbel_softmax, orthogonalize
+
+F64 = torch.float64
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (5, 5), (2, 9, 4)])
+def test_proposition_3_1(shape):
+    """Algorithm 1 gives a column-orthogonal matrix for any real matrix, even a rank-one one."""
+    for F_hat in (torch.randn(shape, dtype=F64, generator=rng()), torch.ones(shape, dtype=F64)):
+        F = algorithm_1(F_hat, 1e-4)
+        eye = torch.eye(shape[-1], dtype=F64).expand(*shape[:-2], -1, -1)
+        assert F.shape == F_hat.shape
+        torch.testing.assert_close(F.mT @ F, eye, atol=1e-9, rtol=0)
+        assert not F[..., shape[-1] :, :].any()  # the zero rows of line 4
+
+
+@pytest.mark.parametrize("epsilon", [1e-1, 1e-3, 1e-6])
+def test_orthogonalize_is_an_epsilon_approximation(epsilon):
+    """Appendix S2: F'F = I - eps L^-1 L^-T, with L recomputed here."""
+    F_hat = torch.rand(20, 6, dtype=F64, generator=rng()).softmax(0)
+    F = orthogonalize(F_hat, epsilon)
+    L_inv = torch.linalg.inv(torch.linalg.cholesky(F_hat.T @ F_hat + epsilon * torch.eye(6, dtype=F64)))
+    torch.testing.assert_close(F.T @ F, torch.eye(6, dtype=F64) - epsilon * L_inv @ L_inv.T, atol=1e-8, rtol=0)
+    torch.testing.assert_close(F, F_hat @ L_inv.T, atol=1e-8, rtol=0)
+
+
+def test_orthogonalize_keeps_distinct_one_hot_columns():
+    F_hat = torch.eye(10, dtype=F64)[:, [7, 2, 5]]
+    torch.testing.assert_close(orthogonalize(F_hat, 1e-12), F_hat)
+
+
+def test_orthogonalize_separates_copies():
+    """Two columns on the same feature: the second is pushed off it, and nothing is NaN."""
+    F_hat = torch.zeros(6, 2)
+    F_hat[1] = 1
+    F_hat[4, 1] = 1e-4
+    F = orthogonalize(F_hat, 1e-6)
+    assert torch.isfinite(F).all()
+    assert F[1, 0] > 0.99
+    assert F[:, 1].abs().max() < 0.2
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-30])
+def test_orthogonalize_survives_rank_one(epsilon):
+    F_hat = torch.full((50, 10), 1 / 50, requires_grad=True)
+    F = orthogonalize(F_hat, epsilon)
+    F.square().sum().backward()
+    assert torch.isfinite(F).all()
+    assert torch.isfinite(F_hat.grad).all()
+
+
+def test_orthogonalize_gradcheck():
+    F_hat = torch.rand(2, 6, 3, dtype=F64, generator=rng()).requires_grad_()
+    assert gradcheck(lambda f: orthogonalize(f, 1e-3), F_hat)
+
+
+def test_gumbel_softmax_is_equation_4():
+    logits = torch.randn(8, 3, dtype=F64, generator=rng())
+    noise = torch.randn(8, 3, dtype=F64, generator=rng(1))
+    expected = ((logits + noise) / 0.7).exp()
+    torch.testing.assert_close(gumbel_softmax(logits, 0.7, noise), expected / expected.sum(0))
+
+
+def test_draws_follow_the_learned_distribution():
+    """The largest entry of logits + Gumbel noise is a sample of softmax(logits)."""
+    selector = UniqueFeatureSelector(4, 1, unique=False)
+    p = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    with torch.no_grad():
+        selector.logits.copy_(p.log()[:, None])
+    generator = rng()
+    counts = torch.zeros(4)
+    for _ in range(4000):
+        counts[selector(0.5, generator).argmax()] += 1
+    torch.testing.assert_close(counts / 4000, p, atol=0.03, rtol=0)
+    torch.testing.assert_close(selector.probabilities[:, 0], p)
+
+
+def test_low_temperature_is_one_hot_and_high_is_uniform():
+    selector = UniqueFeatureSelector(30, 5, unique=False, generator=rng())
+    assert selector(1e-3, rng()).amax(0).min() > 0.999
+    assert selector(1e3, rng()).amax(0).max() < 0.05
+
+
+def test_restarts_are_independent_and_batched():
+    selector = UniqueFeatureSelector(12, 3, n_restarts=4, generator=rng())
+    F = selector(1.0, rng())
+    assert selector.logits.shape == F.shape == (4, 12, 3)
+    torch.testing.assert_close(F.mT @ F, torch.eye(3).expand(4, 3, 3), atol=1e-3, rtol=0)
+    (grad,) = torch.autograd.grad(F[0].square()[0].sum(), selector.logits)
+    assert grad[0].any()
+    assert not grad[1:].any()
+
+
+def test_evaluation_mode_adds_no_noise():
+    selector = UniqueFeatureSelector(12, 3, generator=rng()).eval()
+    assert torch.equal(selector(0.5), selector(0.5))
+
+
+def test_m_beyond_d_is_refused():
+    with pytest.raises(ValueError, match="between 1 and d=3"):
+        UniqueFeatureSelector(3, 4)

@@ -1,0 +1,227 @@
+"""KNNGraph and the Dirichlet energy against brute force, limits and invariants."""
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from homophily.nn import (
+    KNNGraph,
+    dirichlet_energy,
+    exact_similarities,
+    laplacian,
+    nearest,
+    soft_similarities,
+    soft_topk,
+)
+
+F64 = torch.float64
+
+
+def points(n=40, m=3, seed=0, dtype=F64):
+    return torch.randn(n, m, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def brute_force_exact(X, k):
+    """Eq. (9), entry by entry."""
+    n = len(X)
+    S = np.zeros((n, n))
+    for i in range(n):
+        e = ((X[i] - X) ** 2).sum(1)
+        others = [j for j in np.argsort(e, kind="stable") if j != i]
+        far = e[others[k]]
+        for j in others[:k]:
+            S[i, j] = (far - e[j]) / (k * far - sum(e[o] for o in others[:k]))
+    return S
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_exact_graph_is_equation_9(k):
+    X = points()
+    S = KNNGraph(k, exact=True)(X).to_dense()
+    np.testing.assert_allclose(S.numpy(), brute_force_exact(X.numpy(), k), atol=1e-12)
+    assert ((S > 0).sum(1) == k).all()
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_soft_graph_is_equation_s10(normalize):
+    E = points(6, 15).square().requires_grad_()
+    k = 4
+    plan = soft_topk(E, k, reg=1.0)
+    delta, xi = plan[..., :k].sum(-1), plan[..., k]
+    threshold = (E * xi).sum(-1, keepdim=True)
+    expected = (threshold - E).clamp_min(0) / (k * threshold - (E * delta).sum(-1, keepdim=True))
+    if normalize:
+        expected = expected / expected.sum(-1, keepdim=True)
+    S = soft_similarities(E, k, reg=1.0, normalize=normalize)
+    torch.testing.assert_close(S, expected)
+    (a,) = torch.autograd.grad(S.square().sum(), E)
+    (b,) = torch.autograd.grad(expected.square().sum(), E)
+    torch.testing.assert_close(a, b)
+
+
+def test_literal_soft_rows_sum_to_more_than_one():
+    """Fact: Eq. (9) with soft indicators is not normalised; that is why we normalise."""
+    X = points(200, 5)
+    sums = KNNGraph(5, reg=0.3, normalize=False)(X).weights.sum(-1)
+    assert sums.min() > 0.99
+    assert sums.max() > 1.02
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_rows_sum_to_one_without_self_loops(exact, dtype):
+    graph = KNNGraph(5, exact=exact)(points(dtype=dtype))
+    torch.testing.assert_close(graph.weights.sum(-1), torch.ones(40, dtype=dtype))
+    assert (graph.weights >= 0).all()
+    assert not graph.to_dense().diagonal().any()
+    assert graph.weights.dtype == dtype
+
+
+def test_reg_to_zero_approaches_the_exact_graph():
+    X = points(80, 4)
+    exact = KNNGraph(5, exact=True)(X).to_dense()
+    errors = [(KNNGraph(5, reg=reg)(X).to_dense() - exact).abs().max() for reg in (1, 0.1, 0.01, 0.001)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 1e-3
+
+
+def test_gradient_approaches_the_exact_graphs():
+    X = points(30, 3)
+
+    def gradient(layer):
+        x = X.clone().requires_grad_()
+        S = layer(x)
+        (S.weights * S.distances).sum().backward()
+        return x.grad
+
+    exact = gradient(KNNGraph(4, exact=True))
+    errors = [(gradient(KNNGraph(4, reg=reg)) - exact).norm() / exact.norm() for reg in (1, 1e-2, 1e-5)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 1e-6
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_gradcheck(exact, normalize):
+    X = points(10, 2).requires_grad_()
+    layer = KNNGraph(3, exact=exact, normalize=normalize, scale="none", n_candidates=9)
+    assert gradcheck(lambda x: layer(x).to_dense(), X)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_permuting_points_permutes_the_graph(exact):
+    X = points()
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(1))
+    layer = KNNGraph(5, exact=exact)
+    torch.testing.assert_close(layer(X[order]).to_dense(), layer(X).to_dense()[order][:, order])
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_scaling_points_changes_nothing(factor):
+    X = points()
+    torch.testing.assert_close(KNNGraph(5)(factor * X).to_dense(), KNNGraph(5)(X).to_dense(), atol=1e-7, rtol=0)
+
+
+def test_batches_are_independent():
+    X = torch.stack([points(seed=s) for s in range(3)])
+    batch = KNNGraph(5)(X).to_dense()
+    for one, x in zip(batch, X, strict=True):
+        torch.testing.assert_close(one, KNNGraph(5)(x).to_dense())
+
+
+def test_queries_are_rows_of_the_whole_graph():
+    X = points()
+    rows = torch.tensor([3, 17, 39])
+    part = KNNGraph(5)(X, X[rows], rows).to_dense()
+    torch.testing.assert_close(part, KNNGraph(5)(X).to_dense()[rows])
+
+
+def test_queries_that_are_no_points_may_neighbour_every_point():
+    X = points()
+    S = KNNGraph(3, exact=True)(X, X[:5].clone())
+    assert (S.indices[:, 0] == torch.arange(5)).all()  # its own copy is the nearest
+
+
+def test_search_in_chunks_changes_nothing(monkeypatch):
+    import sys
+
+    X = points(100, 3)
+    whole = nearest(X, X, 7, torch.arange(100))
+    monkeypatch.setattr(sys.modules["homophily.nn.knn_graph"], "SEARCH_BUDGET", 900)
+    assert torch.equal(nearest(X, X, 7, torch.arange(100)), whole)
+    distances = torch.cdist(X, X).fill_diagonal_(torch.inf)
+    assert torch.equal(whole, distances.topk(7, largest=False).indices)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_copies_and_ties_give_equal_weights(exact):
+    layer = KNNGraph(3, exact=exact)
+    S = layer(torch.zeros(6, 2, dtype=F64, requires_grad=True))
+    torch.testing.assert_close(S.weights.sum(-1), torch.ones(6, dtype=F64))
+    S.weights.square().sum().backward()
+    square = torch.tensor([[0.0, 0], [0, 1], [1, 0], [1, 1]], dtype=F64)
+    weights = KNNGraph(2, exact=exact)(square).to_dense()
+    torch.testing.assert_close(weights[0, [1, 2]], torch.tensor([0.5, 0.5], dtype=F64))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_all_others_as_neighbours(exact):
+    S = KNNGraph(9, exact=exact)(points(10)).to_dense()
+    torch.testing.assert_close(S, (1 - torch.eye(10, dtype=F64)) / 9)
+
+
+def test_too_few_points_is_an_error():
+    with pytest.raises(ValueError, match="k=5 neighbours need at least that many other points, got 4"):
+        KNNGraph(5)(points(5))
+
+
+@pytest.mark.parametrize(("arguments", "message"), [({"k": 0}, "at least 1"), ({"k": 5, "n_candidates": 5}, "k \\+ 1")])
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        KNNGraph(**arguments)
+
+
+def test_edge_index_carries_messages_from_neighbour_to_sample():
+    X = points()
+    graph = KNNGraph(5)(X)
+    (source, target), weight = graph.to_edge_index()
+    S = graph.to_dense()
+    torch.testing.assert_close(S[target, source], weight)
+    signal = points(m=1, seed=2)
+    gathered = torch.zeros_like(signal).index_add(0, target, weight[:, None] * signal[source])
+    torch.testing.assert_close(gathered, S @ signal)
+    torch.testing.assert_close(graph.to_sparse().to_dense(), S)
+    with pytest.raises(ValueError, match="one graph"):
+        KNNGraph(5)(X[None]).to_edge_index()
+
+
+def test_energy_by_rows_equals_the_laplacian():
+    X = points(50, 6)
+    for layer in (KNNGraph(5), KNNGraph(5, exact=True)):
+        S = layer(X)
+        by_rows = dirichlet_energy(X, S)
+        L = laplacian(S)
+        assert by_rows > 0
+        torch.testing.assert_close(by_rows, dirichlet_energy(X, S, method="laplacian"))
+        torch.testing.assert_close(by_rows, torch.trace(X.T @ L @ X))
+        torch.testing.assert_close(by_rows, dirichlet_energy(X, S.to_dense()))
+        torch.testing.assert_close(by_rows, dirichlet_energy(X, S.to_sparse()))
+        torch.testing.assert_close(by_rows, (S.weights * S.distances).sum() / 2)
+        torch.testing.assert_close(L, L.T)
+        torch.testing.assert_close(L.sum(1), torch.zeros(50, dtype=F64), atol=1e-12, rtol=0)
+
+
+def test_energy_of_a_constant_signal_is_zero():
+    assert dirichlet_energy(torch.ones(40, 2, dtype=F64), KNNGraph(5)(points())) == 0
+
+
+def test_unknown_energy_method():
+    with pytest.raises(ValueError, match="method must be"):
+        dirichlet_energy(points(), KNNGraph(5)(points()), method="magic")
+
+
+def test_exact_similarities_do_not_need_sorted_input():
+    E = points(5, 12).square()
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(exact_similarities(E[:, order], 4), exact_similarities(E, 4)[:, order])

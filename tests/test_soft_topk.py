@@ -1,0 +1,237 @@
+"""soft_topk against references: optimality conditions, POT, unrolled autograd, gradcheck, the hard limit."""
+
+import mpmath
+import numpy as np
+import ot
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from homophily.nn import NotConvergedWarning, soft_topk
+
+F64 = torch.float64
+
+
+def masses(c, k):
+    nu = torch.ones(k + 2, dtype=F64)
+    nu[-1] = c - k - 1
+    return nu
+
+
+def scaled(E, k):
+    return E / (E.sort(-1).values[..., k : k + 1] / (k + 1))
+
+
+def reference_plan(e, k, reg):
+    """Plan of one row, solved with 90 digits: capped Newton steps from the hard borders until the residual is 1e-20.
+
+    The problem is strictly convex, so whatever has the Gibbs form and these marginals is the solution.
+    """
+    with mpmath.workdps(90):
+        size = k + 1
+        scores = [[-((mpmath.mpf(x) - j) ** 2) / reg for j in range(k + 2)] for x in e.tolist()]
+        order = sorted(mpmath.mpf(x) for x in e.tolist())
+        g = [mpmath.mpf(0)] * (k + 2)
+        for j in reversed(range(size)):  # equal scores of anchors j and j + 1 midway between the entries
+            border = (order[j] + order[j + 1]) / 2
+            g[j] = g[j + 1] + (2 * border - 2 * j - 1) / reg
+        for _ in range(400):
+            plan = []
+            for row in scores:
+                z = [s + x for s, x in zip(row, g, strict=True)]
+                top = max(z)
+                z = [mpmath.exp(x - top) for x in z]
+                total = mpmath.fsum(z)
+                plan.append([x / total for x in z])
+            residual = [mpmath.fsum(row[j] for row in plan) - 1 for j in range(size)]
+            if max(map(abs, residual)) < mpmath.mpf(10) ** -20:
+                return np.array(plan, dtype=float)
+            K = mpmath.matrix(size, size)
+            for i in range(size):
+                for j in range(size):
+                    K[i, j] = -mpmath.fsum(row[i] * row[j] for row in plan)
+                # Anchors that share nothing leave K singular along directions that do not move the plan.
+                K[i, i] = mpmath.fsum(row[i] * (1 - row[i]) for row in plan) + mpmath.mpf(10) ** -70
+            step = mpmath.lu_solve(K, mpmath.matrix(residual))
+            longest = max(map(abs, step))
+            for j in range(size):
+                g[j] -= step[j] * min(1, 3 / longest)
+    raise AssertionError("the reference itself has not converged")
+
+
+def generic(rng, c):
+    return rng.exponential(size=c)
+
+
+def tied(rng, c):
+    return rng.integers(0, 4, size=c) + 1.0
+
+
+def duplicated(rng, c):
+    e = rng.uniform(size=c)
+    e[: c // 3] = e[0]
+    return e
+
+
+@pytest.mark.parametrize("reg", [0.03, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("k", range(1, 11))
+@pytest.mark.parametrize("draw", [generic, tied, duplicated])
+def test_newton_equals_reference(reg, k, draw):
+    rng = np.random.default_rng(k)
+    for c in (k + 2, 20):
+        E = torch.tensor(draw(rng, c)[None], dtype=F64)
+        plan = soft_topk(E, k, reg=reg)
+        for row, e in zip(plan, scaled(E, k), strict=True):
+            assert np.abs(row.numpy() - reference_plan(e.numpy(), k, reg)).max() < 1e-6
+
+
+@pytest.mark.parametrize("reg", [0.001, 0.03, 0.3, 1.0, 3.0, 30.0])
+@pytest.mark.parametrize("k", range(1, 11))
+def test_newton_meets_the_optimality_conditions(reg, k):
+    """Marginals and Gibbs form determine the minimiser, whatever the input looks like."""
+    generator = torch.Generator().manual_seed(k)
+    for c in (k + 1, k + 2, 32, 150):
+        uniform = torch.rand(20, c, dtype=F64, generator=generator)
+        cases = [
+            uniform,
+            (uniform * 4).floor(),  # ties, and rows with many zeros
+            torch.zeros(2, c, dtype=F64),  # all points are copies
+            uniform * 10.0 ** torch.linspace(-6, 6, c, dtype=F64),  # 12 orders of magnitude in one row
+            1 + 1e-9 * uniform,  # nothing but rounding between them
+        ]
+        for E in cases:
+            plan = soft_topk(E, k, reg=reg)
+            assert (plan >= 0).all()
+            torch.testing.assert_close(plan.sum(-1), torch.ones_like(E), atol=1e-12, rtol=0)
+            torch.testing.assert_close(plan.sum(-2), masses(c, k).expand(len(E), -1), atol=1e-7, rtol=0)
+            if c > k + 1:  # Gibbs form: log plan + C / reg = f_i + g_j wherever it can be resolved
+                order = E.argsort(-1)
+                ranked = plan.gather(-2, order.unsqueeze(-1).expand_as(plan))
+                mean_anchor = (ranked * torch.arange(k + 2.0, dtype=F64)).sum(-1)
+                assert (mean_anchor.diff(dim=-1) > -1e-9).all(), "a farther entry went to a nearer anchor"
+
+
+@pytest.mark.parametrize("solver", ["newton", "bregman"])
+@pytest.mark.parametrize("reg", [0.3, 1.0, 3.0])
+def test_equals_pot(solver, reg):
+    rng = np.random.default_rng(0)
+    k, c = 3, 12
+    e = rng.uniform(0, 4, size=c)
+    C = (e[:, None] - np.arange(k + 2.0)) ** 2
+    expected = ot.bregman.sinkhorn_log(np.ones(c), masses(c, k).numpy(), C, reg, numItermax=100_000, stopThr=1e-13)
+    plan = soft_topk(torch.tensor(e), k, reg=reg, solver=solver, scale="none", n_iter=20_000)
+    np.testing.assert_allclose(plan.numpy(), expected, atol=1e-8)
+
+
+def test_bregman_is_the_papers_iteration():
+    """u, v updates of Appendix S5 as printed, in plain float64, closed by a last row update."""
+    e = torch.tensor([0.1, 0.7, 1.1, 2.5, 3.0, 0.4], dtype=F64)
+    k, reg, n_iter = 2, 0.5, 7
+    C = (e[:, None] - torch.arange(k + 2.0, dtype=F64)) ** 2
+    K, mu, nu = (-C / reg).exp(), torch.full((6,), 1 / 6, dtype=F64), masses(6, k) / 6
+    u = torch.full((k + 2,), 1 / (k + 2), dtype=F64)
+    for _ in range(n_iter):
+        v = mu / (K @ u)
+        u = nu / (K.T @ v)
+    v = mu / (K @ u)
+    expected = 6 * v[:, None] * K * u
+    plan = soft_topk(e, k, reg=reg, solver="bregman", scale="none", n_iter=n_iter)
+    torch.testing.assert_close(plan, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("solver", ["newton", "bregman"])
+@pytest.mark.parametrize("reg", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize(("k", "c"), [(1, 4), (3, 8), (3, 4), (5, 9)])
+def test_gradcheck(solver, reg, k, c):
+    generator = torch.Generator().manual_seed(c)
+    E = (torch.rand(2, c, dtype=F64, generator=generator) * (k + 1)).requires_grad_()
+    n_iter = round(1500 / reg)  # Bregman's backward is the converged plan's
+    assert gradcheck(lambda e: soft_topk(e, k, reg=reg, solver=solver, scale="none", n_iter=n_iter), E)
+
+
+@pytest.mark.parametrize("reg", [0.3, 1.0])
+def test_backward_equals_unrolled_autograd(reg):
+    k, c = 3, 10
+    generator = torch.Generator().manual_seed(0)
+    E = (4 * torch.rand(c, dtype=F64, generator=generator)).requires_grad_()
+    weight = torch.rand(c, k + 2, dtype=F64, generator=generator)
+    (analytic,) = torch.autograd.grad((weight * soft_topk(E, k, reg=reg, scale="none")).sum(), E)
+
+    scores = -((E[:, None] - torch.arange(k + 2.0, dtype=F64)) ** 2) / reg
+    g = torch.zeros(k + 2, dtype=F64)
+    for _ in range(5000):
+        v = -(scores + g).logsumexp(1, keepdim=True)
+        g = masses(c, k).log() - (scores + v).logsumexp(0)
+    (unrolled,) = torch.autograd.grad((weight * (scores + g + v).exp()).sum(), E)
+    torch.testing.assert_close(analytic, unrolled, atol=1e-8, rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("reg", [1e-4, 1e-2])
+def test_backward_of_an_almost_hard_plan_is_finite_and_small(dtype, reg):
+    """Far from every border nothing changes, so the gradient vanishes; it must not be 0/0."""
+    E = torch.tensor([[0.0, 1, 2, 3, 4, 5, 6, 7], [0, 0, 0, 0, 5, 5, 5, 5]], dtype=dtype, requires_grad=True)
+    plan = soft_topk(E, 3, reg=reg)
+    (plan * torch.rand(plan.shape, generator=torch.Generator().manual_seed(0)).to(dtype)).sum().backward()
+    assert torch.isfinite(E.grad).all()
+    assert E.grad[0].abs().max() < 1e-6
+
+
+def test_backward_near_singular_matches_finite_differences():
+    """Two groups that share almost no mass: K is near-singular, the gradient within a group is not small."""
+    E = torch.tensor([0.1, 0.12, 3.0, 3.05, 9.0, 9.1], dtype=F64, requires_grad=True)
+    assert gradcheck(lambda e: soft_topk(e, 2, reg=0.05, scale="none"), E, eps=1e-7, atol=1e-4)
+
+
+def test_small_reg_is_the_hard_assignment():
+    E = torch.tensor([[3.0, 1.0, 2.0, 7.0, 5.0]], dtype=F64)
+    plan = soft_topk(E, 2, reg=1e-3)
+    hard = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]], dtype=F64)
+    torch.testing.assert_close(plan[0], hard, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e-3, 1e6, 1e12])
+def test_row_scaling_removes_the_unit(factor):
+    E = torch.rand(5, 20, dtype=F64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(soft_topk(factor * E, 4), soft_topk(E, 4), atol=1e-7, rtol=0)
+
+
+def test_row_scaling_is_not_differentiated():
+    E = torch.rand(20, dtype=F64, generator=torch.Generator().manual_seed(0))
+    unit = E.sort().values[4] / 5
+    a, b = E.clone().requires_grad_(), E.clone().requires_grad_()
+    soft_topk(a, 4)[:, 4].square().sum().backward()
+    soft_topk(b / unit, 4, scale="none")[:, 4].square().sum().backward()
+    torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_leading_dimensions_and_dtype():
+    E = torch.rand(2, 3, 4, 11)
+    plan = soft_topk(E, 3)
+    assert plan.shape == (2, 3, 4, 11, 5)
+    assert plan.dtype == torch.float32
+    torch.testing.assert_close(plan[1, 2], soft_topk(E[1, 2], 3), atol=2e-5, rtol=0)
+    torch.testing.assert_close(plan, soft_topk(E.double(), 3).float(), atol=1e-5, rtol=0)
+
+
+def test_warns_with_the_residual_when_not_converged(monkeypatch):
+    import sys
+
+    monkeypatch.setattr(sys.modules["homophily.nn.soft_topk"], "NEWTON_MAX_ITER", 1)
+    with pytest.warns(NotConvergedWarning, match=r"rows of 4 with marginals wrong by up to \d"):
+        soft_topk(torch.rand(4, 30, generator=torch.Generator().manual_seed(0)), 5, reg=3.0)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"k": 10}, "k must lie between 1 and c - 1 = 9"),
+        ({"k": 0}, "k must lie"),
+        ({"k": 3, "reg": 0.0}, "reg must be positive"),
+        ({"k": 3, "solver": "simplex"}, "solver must be one of"),
+        ({"k": 3, "scale": "global"}, "scale must be"),
+    ],
+)
+def test_bad_arguments(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        soft_topk(torch.rand(10), **kwargs)
