@@ -54,7 +54,7 @@ def exchange_features(
     unchanged = 0
     for turn in range(max_passes * m):
         at = turn % m
-        rest = torch.tensor(chosen[:at] + chosen[at + 1 :], device=X.device)
+        rest = torch.tensor(chosen[:at] + chosen[at + 1 :], dtype=torch.long, device=X.device)
         D_rest = _squared_distances(X[rows][:, rest], X[:, rest])
         D_rest[torch.arange(len(rows), device=X.device), rows] = torch.inf
         others = _shortlist(X, D_rest, k, rows, chosen) if d - m > SHORTLIST else _all_but(d, chosen, X.device)

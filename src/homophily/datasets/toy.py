@@ -23,9 +23,8 @@ def make_toy(
     Parameters
     ----------
     name : {"blobs", "moons", "circles"}
-        In any case. Blobs has two clusters, as the others have two classes; 0.1 is their standard deviation, their
-        centres lie at (-1, -1) and (1, 1). Circles keeps scikit-learn's factor of 0.8 out of the way of the noise
-        with 0.5.
+        In any case of letters. Where the paper is silent: 0.1 is a standard deviation, the two blobs lie around
+        (-1, -1) and (1, 1), and the inner circle has half the radius of the outer one.
     n_samples : int
     n_noise : int
         Number of noise columns.

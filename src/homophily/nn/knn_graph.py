@@ -193,10 +193,11 @@ def exact_similarities(E: Tensor, k: int) -> Tensor:
     """Eq. (9) with hard neighbours. ``E (..., c)`` need not be sorted; ``c = k`` means that there are no others."""
     if E.shape[-1] == k:
         return torch.full_like(E, 1 / k)
-    threshold, neighbors = E.topk(k + 1, largest=False)  # ascending
-    gap = threshold[..., k:] - threshold[..., :k]  # (..., k)
-    S = torch.zeros_like(E).scatter(-1, neighbors[..., :k], _normalized(gap, torch.full_like(gap, 1 / k), threshold))
-    return S
+    ascending, order = E.sort(dim=-1, stable=True)  # stable, so that among equals the first ones are the neighbours
+    threshold = ascending[..., k : k + 1]
+    gap = threshold - ascending[..., :k]  # (..., k)
+    weights = _normalized(gap, torch.full_like(gap, 1 / k), threshold)
+    return torch.zeros_like(E).scatter(-1, order[..., :k], weights)
 
 
 def soft_similarities(
@@ -231,4 +232,4 @@ def _normalized(gap: Tensor, fallback: Tensor, threshold: Tensor) -> Tensor:
 
 
 def _negligible(threshold: Tensor) -> Tensor:
-    return 16 * torch.finfo(threshold.dtype).eps * threshold.detach().amax(-1, keepdim=True)
+    return 16 * torch.finfo(threshold.dtype).eps * threshold.detach()

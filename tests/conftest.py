@@ -1,0 +1,29 @@
+"""Shared fixtures."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# Timings belong in benchmarks: a loaded machine must not fail a test. Same draws every run.
+settings.register_profile("homophily", deadline=None, derandomize=True)
+settings.load_profile("homophily")
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """Load a data set from the folder HOMOPHILY_DATA by name."""
+    folder = os.environ.get("HOMOPHILY_DATA")
+    if not folder:
+        pytest.skip("HOMOPHILY_DATA is not set: it names the folder with the real data sets")
+
+    def load(name):
+        path = Path(folder) / f"{name}.npz"
+        if not path.is_file():
+            pytest.skip(f"{path.name} is not in HOMOPHILY_DATA")
+        with np.load(path) as file:
+            return file["X"].astype(float), file["y"].ravel()
+
+    return load
