@@ -40,7 +40,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
@@ -72,7 +71,7 @@ FILES = "Files"
 
 def _version(show: bool) -> None:
     if show:
-        out.print(f"homophily {__version__}")
+        typer.echo(f"homophily {__version__}")
         raise typer.Exit
 
 
@@ -135,7 +134,7 @@ def select(
     Writes selected.csv, reduced.*, graph.npz, history.csv, model/ and report.html to the output folder.
     Ctrl-C ends the training early and keeps what has been learned.
     """
-    out.quiet = quiet
+    out = Console(soft_wrap=True, highlight=False, quiet=quiet)
     with _user_errors(debug), _collected_warnings() as caught:
         folder = output or Path(f"{data.stem}-selected")
         check_output(folder, overwrite=overwrite)
@@ -164,7 +163,7 @@ def select(
         notes = _notes(selector, table, [str(w.message) for w in caught])
         with output_folder(folder, overwrite=overwrite) as draft:
             _write_result(draft, selector, table, _summary(selector, data, table, seconds), notes)
-    _show_result(selector, table, folder, seconds, notes)
+    _show_result(out, selector, table, folder, seconds, notes)
     if selector.interrupted_:
         raise typer.Exit(INTERRUPTED)
 
@@ -232,7 +231,13 @@ def _write_result(
 
 
 def _show_result(
-    selector: DirichletSelector, table: Table, folder: Path, seconds: float, notes: list[str], most: int = 10
+    out: Console,
+    selector: DirichletSelector,
+    table: Table,
+    folder: Path,
+    seconds: float,
+    notes: list[str],
+    most: int = 10,
 ) -> None:
     selection = _selection(selector, table.names)
     grid = Grid(box=None, pad_edge=False, header_style="bold")

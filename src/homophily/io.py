@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow
 import scipy.io
 import scipy.sparse as sp
+from scipy.io.matlab import MatReadError
 
 from .base import listing
 
@@ -148,7 +149,7 @@ def _read_arrays(path: Path, suffix: str, label: str | None) -> Table:
             arrays = {k: v for k, v in scipy.io.loadmat(path).items() if not k.startswith("__")}
         except NotImplementedError as error:
             raise InputError(f"{path.name} is a MATLAB 7.3 file; save it again with save(..., '-v7').") from error
-        except (ValueError, TypeError, OSError, EOFError, KeyError, MemoryError) as error:
+        except (MatReadError, ValueError, TypeError, OSError, EOFError, KeyError, MemoryError) as error:
             raise InputError(f"{path.name} could not be read as a MATLAB file: {error}") from error
     X = _features_among(arrays, path)
     if getattr(X, "ndim", 0) != 2:

@@ -1,0 +1,240 @@
+"""``homophily select`` as a user runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+from homophily import DirichletSelector, __version__
+from homophily.cli import app
+from homophily.datasets import make_toy
+
+FILES = {"selected.csv", "reduced.csv", "graph.npz", "history.csv", "model", "report.html"}
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def csv(tmp_path):
+    X, y = make_toy("blobs", n_samples=60, random_state=0)
+    frame = pd.DataFrame(X[:, :8], columns=["length", "width", *(f"noise{i}" for i in range(5)), SCRIPT])
+    frame.assign(kind=y, flat=1.0).to_csv(tmp_path / "data.csv", index=False)
+    return tmp_path / "data.csv"
+
+
+def run(*arguments, code=0):
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def select(csv, *more, code=0):
+    return run(
+        "select",
+        csv,
+        "-m",
+        2,
+        "--label-column",
+        "kind",
+        "--max-iter",
+        60,
+        "--out",
+        csv.parent / "out",
+        *more,
+        code=code,
+    )
+
+
+def test_select_writes_what_it_says(csv):
+    result = select(csv)
+    folder = csv.parent / "out"
+    assert {p.name for p in folder.iterdir()} == FILES
+    assert {p.name for p in csv.parent.iterdir()} == {"data.csv", "out"}  # no drafts left
+    for name in ("length", "width", "report.html", "1 constant columns cannot be selected: flat"):
+        assert name in result.output
+
+    selected = pd.read_csv(folder / "selected.csv")
+    assert list(selected.columns) == ["rank", "index", "name", "score"]
+    assert set(selected["name"]) == {"length", "width"}
+    assert list(selected["rank"]) == [1, 2]
+
+    reduced, original = pd.read_csv(folder / "reduced.csv"), pd.read_csv(csv)
+    pd.testing.assert_frame_equal(reduced, original[["length", "width", "kind"]])
+
+    graph = sp.load_npz(folder / "graph.npz")
+    assert graph.shape == (60, 60)
+    np.testing.assert_allclose(graph.sum(axis=1), 1)
+
+    history = pd.read_csv(folder / "history.csv")
+    assert list(history.columns) == ["step", "loss", "energy", "temperature", "confidence"]
+    assert len(history) <= 60
+
+    model = DirichletSelector.load(folder / "model")
+    assert set(model.get_feature_names_out()) == {"length", "width"}
+    assert (model.graph_ != graph).nnz == 0
+
+
+def test_select_is_reproducible_and_seeded(csv):
+    select(csv, "--jobs", 1)
+    first = (csv.parent / "out" / "history.csv").read_bytes()
+    select(csv, "--jobs", 2, "--overwrite")
+    assert (csv.parent / "out" / "history.csv").read_bytes() == first
+    select(csv, "--seed", 1, "--overwrite")
+    assert (csv.parent / "out" / "history.csv").read_bytes() != first
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text, self.links = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [v for k, v in attrs if k in ("src", "href") and not v.startswith("#")]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_report_escapes_names_and_needs_no_network(csv):
+    run("select", csv, "-m", 8, "--drop", "kind", "--max-iter", 3, "--out", csv.parent / "out")
+    page = Page()
+    page.feed((csv.parent / "out" / "report.html").read_text(encoding="utf-8"))
+    assert "script" not in page.tags
+    assert page.links == []
+    text = " ".join(page.text)
+    assert SCRIPT in text
+    assert "svg" in page.tags
+    assert "data.csv" in text
+
+
+def test_existing_results_are_not_overwritten(csv):
+    folder = csv.parent / "out"
+    folder.mkdir()
+    (folder / "precious.txt").write_text("mine")
+    result = select(csv, code=2)
+    assert "is not empty" in result.output
+    assert "--overwrite" in result.output
+    assert [p.name for p in folder.iterdir()] == ["precious.txt"]
+    select(csv, "--overwrite")
+    select(csv, "--overwrite")
+    assert (folder / "precious.txt").read_text() == "mine"
+    assert {p.name for p in folder.iterdir()} >= FILES
+
+
+def test_a_failure_leaves_nothing_behind(csv, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("homophily.cli.write_report", fail)
+    result = select(csv, code=2)
+    assert "Error: No space left on device" in result.output
+    assert [p.name for p in csv.parent.iterdir()] == ["data.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-m", 0), "Invalid value"),
+        (("-m", 50), "n_features_to_select=50, but X has 9 columns"),
+        (("-m", 2, "-k", 60), "n_neighbors=60 must be less than the number of samples"),
+        (("-m", 2, "--label-column", "class"), "no column 'class'; its columns are length, width"),
+        (("-m", 2, "--method", "magic"), "magic"),
+        (("-m", 2, "--device", "tpu"), "device='tpu' is not available"),
+        (("-m", 2, "--reg", 0), "reg"),
+    ],
+)
+def test_mistakes_get_one_clear_line(csv, arguments, message):
+    result = run("select", csv, *arguments, "--out", csv.parent / "out", code=2)
+    assert message in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+    assert not (csv.parent / "out").exists()
+
+
+def test_text_columns_are_named(csv):
+    frame = pd.read_csv(csv).assign(colour="red")
+    frame.to_csv(csv, index=False)
+    result = run("select", csv, "-m", 2, "--out", csv.parent / "out", code=2)
+    assert "'colour'" in result.output
+    assert "--drop" in result.output
+
+
+def test_missing_values_are_located(csv):
+    frame = pd.read_csv(csv)
+    frame.loc[[3, 4], "width"] = np.nan
+    frame.to_csv(csv, index=False)
+    result = run("select", csv, "-m", 2, "--out", csv.parent / "out", code=2)
+    assert "2 NaN entries, in 1 of 10 columns: 'width'" in result.output
+
+
+def test_debug_shows_the_traceback(csv):
+    result = CliRunner().invoke(app, ["select", str(csv), "-m", "50", "--debug"])
+    assert isinstance(result.exception, ValueError)
+
+
+def test_quiet_prints_nothing(csv):
+    assert select(csv, "--quiet").output == ""
+
+
+@pytest.mark.parametrize("suffix", ["npz", "npy", "mat", "parquet"])
+def test_other_formats(tmp_path, suffix):
+    import scipy.io
+
+    X, y = make_toy("blobs", n_samples=40, n_noise=4, random_state=0)
+    path = tmp_path / f"data.{suffix}"
+    if suffix == "npz":
+        np.savez(path, X=X, y=y)
+    elif suffix == "npy":
+        np.save(path, X)
+    elif suffix == "mat":
+        scipy.io.savemat(path, {"X": X, "Y": y})
+    else:
+        pd.DataFrame(X, columns=[f"x{i}" for i in range(6)]).to_parquet(path)
+    run("select", path, "-m", 2, "--max-iter", 30, "--out", tmp_path / "out", "--quiet")
+    assert (tmp_path / "out" / f"reduced.{suffix}").is_file()
+    assert set(pd.read_csv(tmp_path / "out" / "selected.csv")["name"]) == {"x0", "x1"}
+
+
+def test_version_and_help():
+    assert __version__ in run("--version").output
+    text = run("select", "--help").output
+    for option in ("--label-column", "--objective", "--neighbors", "--seed", "--device", "--overwrite"):
+        assert option in text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
+def test_ctrl_c_keeps_a_usable_partial_result(csv):
+    folder = csv.parent / "out"
+    command = [sys.executable, "-m", "homophily", "select", str(csv), "-m", "2", "--label-column", "kind"]
+    process = subprocess.Popen(
+        [*command, "--max-iter", "1000000", "--out", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        for line in process.stdout:
+            if line.startswith("Read"):
+                break
+        time.sleep(2)  # some steps; the run would take hours
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130, output
+    assert "partial result" in output
+    assert {p.name for p in folder.iterdir()} == FILES
+    model = DirichletSelector.load(folder / "model")
+    assert model.interrupted_
+    assert 1 <= model.n_iter_ < 1_000_000
+    assert json.loads((folder / "model" / "model.json").read_text())["class"] == "DirichletSelector"

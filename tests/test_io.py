@@ -1,0 +1,164 @@
+"""Readers and writers: every format round-trips, and bad files are refused in words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from homophily.io import InputError, read_table, write_reduced
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.RandomState(0)
+    data = pd.DataFrame(rng.randn(12, 4), columns=["a", "b", "c d", "é"])
+    return data.assign(id=[f"s{i}" for i in range(12)], y=["u", "v"] * 6)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_tables(frame, tmp_path, suffix):
+    path = tmp_path / f"data{suffix}"
+    if suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep="," if suffix == ".csv" else "\t")
+    table = read_table(path, label_column="y", index_column="id", drop=["b"])
+    assert table.names == ["a", "c d", "é"]
+    np.testing.assert_allclose(table.X, frame[["a", "c d", "é"]])
+    assert list(table.labels) == list(frame["y"])
+    written = write_reduced(table, np.array([0, 2]), tmp_path / "reduced")
+    assert written.name == f"reduced{suffix}"
+    again = read_table(written, label_column="y", index_column="id")
+    assert again.names == ["a", "é"]
+    np.testing.assert_allclose(again.X, frame[["a", "é"]])
+    assert list(again.index) == list(frame["id"])
+    assert list(again.labels) == list(frame["y"])
+
+
+def test_semicolons_byte_order_mark_and_unnamed_index(frame, tmp_path):
+    path = tmp_path / "data.csv"
+    frame[["a", "b"]].to_csv(path, sep=";", encoding="utf-8-sig")
+    table = read_table(path)
+    assert table.names == ["a", "b"]
+    assert list(table.index) == list(range(12))
+    assert "taken as the index" in table.notes[0]
+
+
+def test_csv_without_header(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("1,2,3\n4,5,6\n7,8,10\n")
+    table = read_table(path)
+    assert table.names == ["x0", "x1", "x2"]
+    assert table.X.shape == (3, 3)
+    assert "read as data" in table.notes[0]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy", ".mat"])
+def test_arrays(tmp_path, suffix):
+    X, y = np.random.RandomState(0).randn(12, 4).astype(np.float32), np.arange(12) % 3
+    path = tmp_path / f"data{suffix}"
+    if suffix == ".npz":
+        np.savez(path, X=X, y=y)
+    elif suffix == ".npy":
+        np.save(path, X)
+    else:
+        scipy.io.savemat(path, {"X": X, "Y": y[:, None]})
+    table = read_table(path)
+    np.testing.assert_array_equal(table.X, X)
+    assert table.X.dtype == np.float32
+    if suffix == ".npy":
+        assert table.labels is None
+    else:
+        assert list(table.labels) == list(y)
+    again = read_table(write_reduced(table, np.array([1, 3]), tmp_path / "reduced"))
+    np.testing.assert_array_equal(again.X, X[:, [1, 3]])
+    assert (again.labels is None) == (table.labels is None)
+
+
+def test_sparse_npz(tmp_path):
+    X = sp.random_array((12, 5), density=0.5, random_state=np.random.default_rng(0), format="csr")
+    sp.save_npz(tmp_path / "data.npz", X)
+    table = read_table(tmp_path / "data.npz")
+    assert sp.issparse(table.X)
+    np.testing.assert_array_equal(table.X.toarray(), X.toarray())
+    again = read_table(write_reduced(table, np.array([0, 2]), tmp_path / "reduced"))
+    np.testing.assert_array_equal(again.X, X.toarray()[:, [0, 2]])
+
+
+def test_npz_with_named_labels_and_another_matrix_name(tmp_path):
+    np.savez(tmp_path / "data.npz", counts=np.ones((6, 3)), kind=np.arange(6))
+    table = read_table(tmp_path / "data.npz", label_column="kind")
+    assert table.X.shape == (6, 3)
+    assert list(table.labels) == list(range(6))
+
+
+def write(path, content):
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("data.csv", "", "data.csv is empty"),
+        ("data.csv", "a,b\n", "0 rows and 2 feature columns"),
+        ("data.csv", "a,a,b\n1,2,3\n", "several columns named 'a'"),
+        ("data.csv", "a,b\n1,2\n3,4,5\n", "could not be read as csv"),
+        ("data.csv", b"a,b\n\xff\xfe\x00,2\n", "could not be read as csv"),
+        ("data.parquet", b"PAR1 not really", "could not be read as parquet"),
+        ("data.npy", b"not numpy", "could not be read as a NumPy file"),
+        ("data.npz", b"PK not a zip", "could not be read as a NumPy file"),
+        ("data.mat", b"not matlab", "could not be read as a MATLAB file"),
+        ("data.xlsx", b"x", "the ending .xlsx is not one of"),
+        ("data", b"x", "the ending \\(none\\) is not one of"),
+    ],
+)
+def test_unreadable_files(tmp_path, name, content, message):
+    with pytest.raises(InputError, match=message):
+        read_table(write(tmp_path / name, content))
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        read_table(tmp_path / "nothing.csv")
+    with pytest.raises(InputError, match="is not a file"):
+        read_table(tmp_path)
+
+
+def test_unknown_columns_are_named_with_those_that_exist(frame, tmp_path):
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    with pytest.raises(InputError, match="no column 'label'; its columns are a, b, c d, é, id, y"):
+        read_table(tmp_path / "data.csv", label_column="label")
+
+
+def test_pickled_objects_are_refused(tmp_path):
+    np.save(tmp_path / "data.npy", np.array([[object()]]), allow_pickle=True)
+    with pytest.raises(InputError, match="could not be read"):
+        read_table(tmp_path / "data.npy")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"X": np.ones(5)}, "shape \\(5,\\), expected samples by features"),
+        ({"X": np.array([["a", "b"]])}, "expected numbers"),
+        ({"A": np.ones((3, 3)), "B": np.ones((3, 3))}, "array named X; its arrays are: A \\(3, 3\\), B"),
+        ({"X": np.ones((3, 3)), "y": np.ones(2)}, "y holds 2 labels for 3 samples"),
+    ],
+)
+def test_wrong_arrays(tmp_path, arrays, message):
+    np.savez(tmp_path / "data.npz", **arrays)
+    with pytest.raises(InputError, match=message):
+        read_table(tmp_path / "data.npz")
+
+
+def test_column_options_need_a_table(tmp_path):
+    np.save(tmp_path / "data.npy", np.ones((3, 3)))
+    with pytest.raises(InputError, match="plain arrays"):
+        read_table(tmp_path / "data.npy", drop=["a"])
+    with pytest.raises(InputError, match="no labels"):
+        read_table(tmp_path / "data.npy", label_column="y")
