@@ -40,14 +40,22 @@ def test_orthogonalize_keeps_distinct_one_hot_columns():
 
 
 def test_orthogonalize_separates_copies():
-    """Two columns on the same feature: the second is pushed off it, and nothing is NaN."""
+    """Two columns on the same feature: the second is pushed off it, and keeps r / sqrt(r^2 + epsilon) of its norm."""
     F_hat = torch.zeros(6, 2)
     F_hat[1] = 1
-    F_hat[4, 1] = 1e-4
-    F = orthogonalize(F_hat, 1e-6)
-    assert torch.isfinite(F).all()
-    assert F[1, 0] > 0.99
-    assert F[:, 1].abs().max() < 0.2
+    F_hat[4, 1] = r = 1e-3
+    for epsilon in (1e-10, 1e-6, 1e-4):
+        F = orthogonalize(F_hat, epsilon)
+        torch.testing.assert_close(F[:, 0], F_hat[:, 0], atol=1e-4, rtol=0)
+        assert F[4, 1] == pytest.approx(r / (r**2 + 2 * epsilon) ** 0.5, rel=1e-2)
+        assert F[1, 1].abs() < 0.2
+
+
+def test_a_repeated_feature_is_not_rewarded_with_a_vanishing_column():
+    F_hat = torch.full((100, 2), 1e-6)
+    F_hat[3] = 1
+    F_hat[7, 1] = 1e-3
+    assert orthogonalize(F_hat)[:, 1].norm() > 0.99
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-30])

@@ -64,7 +64,7 @@ class DirichletSelector(BaseSelector):
     temperature : (float, float), optional
         First and last temperature of the exponential schedule. By default ``(0.65 log(1 + d), 0.1)``.
     epsilon : float
-        Ridge of the orthogonalisation (Alg. 1).
+        Ridge of the orthogonalisation (Alg. 1); see :func:`~homophily.nn.orthogonalize` for why it is small.
     unique : bool
         ``False`` trains without orthogonalisation, as in the paper's ablation. The features that come out are distinct
         all the same.
@@ -167,7 +167,7 @@ class DirichletSelector(BaseSelector):
         learning_rate: float | None = None,
         max_iter: int = 500,
         temperature: tuple[float, float] | None = None,
-        epsilon: float = 1e-6,
+        epsilon: float = 1e-10,
         unique: bool = True,
         init_std: float | str = 0.01,
         n_init: int = 2,

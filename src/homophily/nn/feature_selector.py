@@ -41,7 +41,7 @@ class UniqueFeatureSelector(nn.Module):
         m: int,
         *,
         n_restarts: int | None = None,
-        epsilon: float = 1e-6,
+        epsilon: float = 1e-10,
         unique: bool = True,
         init_std: float = 0.01,
         generator: torch.Generator | None = None,
@@ -85,24 +85,29 @@ def gumbel_softmax(logits: Tensor, temperature: float, noise: Tensor | None = No
     return ((logits if noise is None else logits + noise) / temperature).softmax(-2)
 
 
-def orthogonalize(F_hat: Tensor, epsilon: float = 1e-6) -> Tensor:
+def orthogonalize(F_hat: Tensor, epsilon: float = 1e-10) -> Tensor:
     r"""Appendix S2: :math:`F = \hat F L^{-\top}` with :math:`F^\top F = I - \epsilon L^{-1} L^{-\top}`.
 
     Unlike Algorithm 1 it keeps the support of :math:`\hat F`: columns that are already orthogonal stay as discrete as
-    they are. The ``m x m`` algebra is done in float64 where the device has it. Should rounding still make the matrix
-    indefinite (columns that are copies of each other, tiny ``epsilon``), the ridge grows by tens until it is not.
+    they are.
+
+    A column that repeats others up to a residual of norm r comes out with norm of about :math:`r / \sqrt{r^2 + \epsilon}`. With
+    a large ``epsilon`` it all but vanishes, and so does its energy: repeats would be rewarded. Hence the small default,
+    and float64 wherever the device has it. Should rounding still make the matrix indefinite, the ridge grows by tens
+    until it is not.
     """
-    work = F_hat.dtype if F_hat.device.type == "mps" else torch.float64
-    A = (F_hat.mT @ F_hat).to(work)  # (..., m, m)
-    eye = torch.eye(A.shape[-1], dtype=work, device=A.device)
+    dtype = F_hat.dtype
+    if F_hat.device.type != "mps":
+        F_hat = F_hat.to(torch.float64)
+    A = F_hat.mT @ F_hat  # (..., m, m)
+    eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     ridge = epsilon
     for _ in range(12):
         L, info = torch.linalg.cholesky_ex(A + ridge * eye)
         if not info.any():
             break
         ridge = max(10 * ridge, 1e-12)
-    F_T = torch.linalg.solve_triangular(L, F_hat.mT.to(work), upper=False)  # L^-1 F_hat^T, (..., m, d)
-    return F_T.mT.to(F_hat.dtype)
+    return torch.linalg.solve_triangular(L, F_hat.mT, upper=False).mT.to(dtype)  # (L^-1 F_hat^T)^T
 
 
 def algorithm_1(F_hat: Tensor, epsilon: float = 1e-6) -> Tensor:
