@@ -190,7 +190,7 @@ def _summary(selector: DirichletSelector, data: Path, table: Table, seconds: flo
         "Objective": selector.objective,
         "Neighbours": selector.n_neighbors,
         "Energy": f"{selector.energy_:.4g} ({selector.energy_ / n / len(selector.selected_features_):.3f} a sample and "
-        "feature; unrelated features have 1)",
+        "feature; a feature that has nothing to do with the graph has 1)",
         "Training": f"{selector.n_iter_} steps, {len(selector.restart_objectives_)} restarts, {seconds:.1f} s",
         "Seed": selector.random_state,
     }

@@ -91,10 +91,10 @@ def orthogonalize(F_hat: Tensor, epsilon: float = 1e-10) -> Tensor:
     Unlike Algorithm 1 it keeps the support of :math:`\hat F`: columns that are already orthogonal stay as discrete as
     they are.
 
-    A column that repeats others up to a residual of norm r comes out with norm of about :math:`r / \sqrt{r^2 + \epsilon}`. With
-    a large ``epsilon`` it all but vanishes, and so does its energy: repeats would be rewarded. Hence the small default,
-    and float64 wherever the device has it. Should rounding still make the matrix indefinite, the ridge grows by tens
-    until it is not.
+    A column that repeats others up to a residual of norm r comes out with norm of about
+    :math:`r / \sqrt{r^2 + \epsilon}`. With a large ``epsilon`` it all but vanishes, and so does its energy: repeats
+    would be rewarded. Hence the small default, and float64 wherever the device has it. Should rounding still make the
+    matrix indefinite, the ridge grows by tens until it is not.
     """
     dtype = F_hat.dtype
     if F_hat.device.type != "mps":
