@@ -1,5 +1,6 @@
 """``homophily select`` as a user runs it."""
 
+import inspect
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from homophily import DirichletSelector, __version__
 from homophily.cli import app
+from homophily.cli import select as select_command
 from homophily.datasets import make_toy
 
 FILES = {"selected.csv", "reduced.csv", "graph.npz", "history.csv", "model", "report.html"}
@@ -134,7 +136,7 @@ def test_a_failure_leaves_nothing_behind(csv, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("homophily.cli.write_report", fail)
+    monkeypatch.setattr("homophily.commands.write_report", fail)
     result = select(csv, code=2)
     assert "Error: No space left on device" in result.output
     assert [p.name for p in csv.parent.iterdir()] == ["data.csv"]
@@ -201,6 +203,28 @@ def test_other_formats(tmp_path, suffix):
     run("select", path, "-m", 2, "--max-iter", 30, "--out", tmp_path / "out", "--quiet")
     assert (tmp_path / "out" / f"reduced.{suffix}").is_file()
     assert set(pd.read_csv(tmp_path / "out" / "selected.csv")["name"]) == {"x0", "x1"}
+
+
+def test_defaults_are_the_librarys():
+    defaults = inspect.signature(select_command).parameters
+    library = DirichletSelector().get_params()
+    for option, parameter in (
+        ("neighbors", "n_neighbors"),
+        ("graph", "graph"),
+        ("reg", "reg"),
+        ("objective", "objective"),
+        ("max_iter", "max_iter"),
+        ("n_init", "n_init"),
+        ("batch_size", "batch_size"),
+        ("n_anchors", "n_anchors"),
+        ("device", "device"),
+    ):
+        assert defaults[option].default == library[parameter], option
+
+
+def test_help_does_not_load_torch():
+    code = "import sys, homophily.cli; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_version_and_help():

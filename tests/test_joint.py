@@ -353,6 +353,11 @@ def test_too_few_anchors(noise):
         DirichletSelector(3, n_anchors=4).fit(noise)
 
 
+def test_too_few_candidates(noise):
+    with pytest.raises(ValueError, match="n_candidates=5 must be greater than n_neighbors=5"):
+        DirichletSelector(3, n_candidates=5).fit(noise)
+
+
 def test_all_columns_constant():
     with pytest.raises(ValueError, match="All 3 columns of X are constant"):
         DirichletSelector(1).fit(np.ones((10, 3)))

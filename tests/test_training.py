@@ -116,12 +116,13 @@ def test_selection_strength_is_a_probability_of_a_draw():
     np.testing.assert_allclose(selection_strength(certain), [0, 0, 1, 0], atol=1e-12)
 
 
-@pytest.mark.parametrize("objective", ["energy", "coverage"])
+@pytest.mark.parametrize("name", ["energy", "coverage"])
 @pytest.mark.parametrize("m", [1, 2, 3])
-def test_exchange_ends_where_no_single_exchange_helps(objective, m):
+def test_exchange_ends_where_no_single_exchange_helps(name, m):
     X = standardized(80, 8, seed=m)
     X[:, 5] = X[:, 2] + 0.1 * X[:, 5]
     start = np.arange(m)
+    objective = OBJECTIVES[name](X)
     features, left = exchange_features(X, start, 4, objective)
     value = judge(X, features, 4, objective)
     assert len(set(features.tolist())) == m
@@ -142,15 +143,15 @@ def test_exchange_with_a_shortlist_recovers_planted_features():
     X[:, :12] = 5 * torch.randn(4, 12, dtype=F64, generator=generator)[cluster] + X[:, :12]
     X = (X - X.mean(0)) / X.std(0, correction=0)
     start = np.array([0, 1, 2, 3, 4, 5, 50, 51, 52, 53, 54, 55])
-    features, _ = exchange_features(X, start, 5, "energy")
+    features, _ = exchange_features(X, start, 5, OBJECTIVES["energy"](X))
     assert set(features.tolist()) == set(range(12))
 
 
 def test_exchange_stops_with_its_budget():
     X = standardized(80, 8)
     start = np.arange(3)
-    features, left = exchange_features(X, start, 4, "energy", budget=0)
+    features, left = exchange_features(X, start, 4, OBJECTIVES["energy"](X), budget=0)
     assert np.array_equal(features, start)
     assert left == 0
-    _, left = exchange_features(X, start, 4, "energy", budget=1)
+    _, left = exchange_features(X, start, 4, OBJECTIVES["energy"](X), budget=1)
     assert left <= 0

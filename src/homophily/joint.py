@@ -19,8 +19,9 @@ from .base import BaseSelector
 from .graph import adaptive_knn_graph
 from .nn import KNNGraph
 from .nn.soft_topk import SOLVERS
-from .objectives import OBJECTIVES
-from .progress import training_progress
+from .objectives import OBJECTIVES, Objective
+from .preprocessing import Standardized
+from .progress import Report, training_progress
 from .refinement import BUDGET, exchange_features
 from .training import HISTORY, Callback, Schedule, Trained, judge, pick_features, selection_strength, train
 
@@ -270,30 +271,31 @@ class DirichletSelector(BaseSelector):
             raise ValueError(f"n_anchors={self.n_anchors} must be greater than n_neighbors={self.n_neighbors}.")
         points = torch.from_numpy(data.values).to(self._device())
         schedule, graph = self._schedule(n, d, m), self._graph_module(n)
+        objective = OBJECTIVES[self.objective](points)
         size = min(self.n_init, max(1, GROUP_ROWS // schedule.batch_size))
         groups = [(start, min(start + size, self.n_init)) for start in range(0, self.n_init, size)]
         seeds = self._seeds(len(groups))
 
         with _one_thread(), training_progress(self.verbose, self.max_iter, self.n_init, callback) as report:
             trained = Parallel(n_jobs=self.n_jobs, backend="threading")(
-                delayed(_train_group)(points, m, graph, schedule, group, seed, report)
+                delayed(_train_group)(points, m, graph, objective, schedule, group, seed, report)
                 for group, seed in zip(groups, seeds, strict=True)
             )
-            self._keep_best(data, points, [group for group in trained if group is not None])
+            self._keep_best(data, points, objective, [group for group in trained if group is not None])
         return self
 
-    def _keep_best(self, data: Any, points: torch.Tensor, trained: list[Trained]) -> None:
+    def _keep_best(
+        self, data: Standardized, points: torch.Tensor, objective: Objective, trained: list[Trained]
+    ) -> None:
         """Judge all restarts by the exact objective of the features that they name, and store the best."""
         logits = [restart.double().cpu().numpy() for group in trained for restart in group.logits]
         picks = [pick_features(restart) for restart in logits]
-        values = np.array([self._exact_value(points, features) for features in picks])
+        values = np.array([judge(points, features, self.n_neighbors, objective) for features in picks])
         if self.refine:
             budget = BUDGET
             for restart in values.argsort():
-                refined, budget = exchange_features(
-                    points, picks[restart], self.n_neighbors, self.objective, budget=budget
-                )
-                value = self._exact_value(points, refined)
+                refined, budget = exchange_features(points, picks[restart], self.n_neighbors, objective, budget=budget)
+                value = judge(points, refined, self.n_neighbors, objective)
                 if value < values[restart]:
                     _hand_on(logits[restart], picks[restart], refined)
                     picks[restart], values[restart] = refined, value
@@ -306,19 +308,12 @@ class DirichletSelector(BaseSelector):
         rows, columns = self.graph_.tocoo().coords
         pairs = (chosen[rows] - chosen[columns]) ** 2
         self.energy_ = float(self.graph_.data @ pairs.sum(1) / 2)
-        owner, place = next(
-            (group, best - start)
-            for group, start in zip(trained, np.cumsum([0] + [len(g.logits) for g in trained]), strict=False)
-            if best - start < len(group.logits)
-        )
+        owner, place = [(group, place) for group in trained for place in range(len(group.logits))][best]
         self.history_ = {
             name: owner.history[name] if name == "temperature" else owner.history[name][:, place] for name in HISTORY
         }
         self.n_iter_ = owner.n_iter
         self.interrupted_ = any(group.interrupted for group in trained)
-
-    def _exact_value(self, points: torch.Tensor, features: np.ndarray) -> float:
-        return judge(points, features, self.n_neighbors, self.objective)
 
     def _schedule(self, n: int, d: int, m: int) -> Schedule:
         """The parameters with every default filled in."""
@@ -327,7 +322,6 @@ class DirichletSelector(BaseSelector):
         if len(temperature) != 2 or not all(isinstance(T, Real) and 0 < T < math.inf for T in temperature):
             raise ValueError(f"temperature must be two positive numbers, (first, last), got {self.temperature!r}.")
         return Schedule(
-            objective=self.objective,
             learning_rate=10 * unit / self.max_iter if self.learning_rate is None else self.learning_rate,
             max_iter=self.max_iter,
             temperature=temperature,
@@ -341,9 +335,10 @@ class DirichletSelector(BaseSelector):
         )
 
     def _graph_module(self, n: int) -> KNNGraph:
-        n_candidates = n - 1 if self.n_candidates == "all" else self.n_candidates
-        if n_candidates is not None:
-            n_candidates = max(int(n_candidates), self.n_neighbors + 1)
+        least = self.n_neighbors + 1
+        n_candidates = max(n - 1, least) if isinstance(self.n_candidates, str) else self.n_candidates
+        if n_candidates is not None and n_candidates < least:
+            raise ValueError(f"n_candidates={n_candidates} must be greater than n_neighbors={self.n_neighbors}.")
         return KNNGraph(
             self.n_neighbors,
             reg=self.reg,
@@ -366,13 +361,20 @@ class DirichletSelector(BaseSelector):
 
 
 def _train_group(
-    X: torch.Tensor, m: int, graph: KNNGraph, schedule: Schedule, group: tuple[int, int], seed: int, report: Any
+    X: torch.Tensor,
+    m: int,
+    graph: KNNGraph,
+    objective: Objective,
+    schedule: Schedule,
+    group: tuple[int, int],
+    seed: int,
+    report: Report,
 ) -> Trained | None:
     """Train one group of restarts, or none if the run has been stopped before it began."""
     if report.stopped and group[0] > 0:
         return None
     generator = torch.Generator(X.device).manual_seed(seed)
-    return train(X, m, graph, schedule, restarts=group, generator=generator, callback=report)
+    return train(X, m, graph, objective, schedule, restarts=group, generator=generator, callback=report)
 
 
 def _hand_on(logits: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .nn import NeighborGraph, exact_similarities
-from .objectives import OBJECTIVES
+from .objectives import Objective
 
 __all__ = ["exchange_features"]
 
@@ -19,7 +19,7 @@ BLOCK = 2**23  # of them at once
 
 @torch.no_grad()
 def exchange_features(
-    X: Tensor, features: np.ndarray, k: int, objective: str, *, budget: int = BUDGET, max_passes: int = 5
+    X: Tensor, features: np.ndarray, k: int, objective: Objective, *, budget: int = BUDGET, max_passes: int = 5
 ) -> tuple[np.ndarray, int]:
     """Coordinate descent over the features: replace one at a time if that lowers the exact objective.
 
@@ -41,12 +41,11 @@ def exchange_features(
     # Always the same rows: there is nothing to gain from chance here.
     rows = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:ROWS].to(X.device)
     among = torch.arange(n, device=X.device)
-    judge = OBJECTIVES[objective](X)
     chosen = [int(f) for f in features]
 
     def value(D: Tensor) -> Tensor:
         """Objective of the graphs with squared distances ``D (G, B, n)``."""
-        return judge(_exact_graph(D, k), m, rows, among)
+        return objective(_exact_graph(D, k), m, rows, among)
 
     def distances(columns: Tensor) -> Tensor:
         return (X[rows][:, columns].T[:, :, None] - X[:, columns].T[:, None, :]).square()  # (G, B, n)

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from .nn import KNNGraph, UniqueFeatureSelector
-from .objectives import OBJECTIVES, Objective
+from .objectives import Objective
 
 __all__ = ["HISTORY", "Progress", "Schedule", "Trained", "judge", "pick_features", "selection_strength", "train"]
 
@@ -24,7 +24,6 @@ HISTORY = ("loss", "energy", "temperature", "confidence")
 class Schedule:
     """How to train: the estimator's parameters of the same names."""
 
-    objective: str
     learning_rate: float
     max_iter: int
     temperature: tuple[float, float]
@@ -66,6 +65,7 @@ def train(
     X: Tensor,
     m: int,
     graph: KNNGraph,
+    objective: Objective,
     schedule: Schedule,
     *,
     restarts: tuple[int, int],
@@ -91,7 +91,6 @@ def train(
         dtype=X.dtype,
     )
     optimizer = torch.optim.Adam(selector.parameters(), lr=schedule.learning_rate)
-    objective = OBJECTIVES[schedule.objective](X)
     everyone = torch.arange(n, device=X.device)
     hot, cold = schedule.temperature
     history: dict[str, list[Tensor]] = {name: [] for name in HISTORY}
@@ -178,9 +177,9 @@ def selection_strength(logits: np.ndarray) -> np.ndarray:
         return -np.expm1(np.log1p(-np.minimum(p, 1.0)).sum(1))
 
 
-def judge(X: Tensor, features: np.ndarray, k: int, objective: str) -> float:
+def judge(X: Tensor, features: np.ndarray, k: int, objective: Objective) -> float:
     """Exact value of ``objective`` for chosen ``features``: hard neighbours, all rows, float64."""
     everyone = torch.arange(len(X), device=X.device)
     chosen = X[:, torch.as_tensor(features, device=X.device)]
     S = KNNGraph(k, exact=True)(chosen.to(torch.float64) if X.device.type != "mps" else chosen)
-    return float(OBJECTIVES[objective](X)(S, len(features), everyone, everyone))
+    return float(objective(S, len(features), everyone, everyone))
