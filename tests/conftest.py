@@ -1,6 +1,9 @@
 """Shared fixtures."""
 
 import os
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before SciPy is imported: scikit-learn then skips none of its checks
+
 from pathlib import Path
 
 import numpy as np

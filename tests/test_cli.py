@@ -85,9 +85,9 @@ def test_select_writes_what_it_says(csv):
 
 
 def test_select_is_reproducible_and_seeded(csv):
-    select(csv, "--jobs", 1)
+    select(csv, "--jobs", 1, "--n-init", 20)  # three groups of restarts
     first = (csv.parent / "out" / "history.csv").read_bytes()
-    select(csv, "--jobs", 2, "--overwrite")
+    select(csv, "--jobs", 2, "--n-init", 20, "--overwrite")
     assert (csv.parent / "out" / "history.csv").read_bytes() == first
     select(csv, "--seed", 1, "--overwrite")
     assert (csv.parent / "out" / "history.csv").read_bytes() != first
@@ -130,6 +130,31 @@ def test_existing_results_are_not_overwritten(csv):
     select(csv, "--overwrite")
     assert (folder / "precious.txt").read_text() == "mine"
     assert {p.name for p in folder.iterdir()} >= FILES
+
+
+def test_overwriting_leaves_no_stale_files_and_spares_the_input(csv):
+    folder = csv.parent / "out"
+    select(csv)
+    parquet = csv.with_suffix(".parquet")
+    pd.read_csv(csv).to_parquet(parquet)
+    select(parquet, "--overwrite")
+    assert {p.name for p in folder.iterdir()} == (FILES - {"reduced.csv"}) | {"reduced.parquet"}
+    before = (folder / "reduced.parquet").read_bytes()
+    result = run("select", folder / "reduced.parquet", "-m", 1, "--out", folder, "--overwrite", code=2)
+    assert "would be overwritten" in " ".join(result.output.split())
+    assert (folder / "reduced.parquet").read_bytes() == before
+
+
+def test_a_failed_overwrite_keeps_the_old_result(csv, monkeypatch):
+    select(csv)
+    before = {p.name: p.read_bytes() for p in (csv.parent / "out").iterdir() if p.is_file()}
+
+    def fail(*args, **kwargs):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("homophily.commands.write_report", fail)
+    select(csv, "--overwrite", code=2)
+    assert {p.name: p.read_bytes() for p in (csv.parent / "out").iterdir() if p.is_file()} == before
 
 
 def test_a_failure_leaves_nothing_behind(csv, monkeypatch):

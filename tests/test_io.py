@@ -43,11 +43,35 @@ def test_semicolons_byte_order_mark_and_unnamed_index(frame, tmp_path):
     assert table.names == ["a", "b"]
     assert list(table.index) == list(range(12))
     assert "taken as the index" in table.notes[0]
+    assert write_reduced(table, np.array([0]), tmp_path / "reduced").read_text().startswith("Unnamed: 0;a")
+
+
+def test_parquet_index_is_kept(frame, tmp_path):
+    frame.drop(columns="y").set_index("id").to_parquet(tmp_path / "data.parquet")
+    table = read_table(tmp_path / "data.parquet")
+    assert table.names == ["a", "b", "c d", "é"]
+    assert list(table.index) == list(frame["id"])
+    again = pd.read_parquet(write_reduced(table, np.array([1]), tmp_path / "reduced"))
+    assert list(again.columns) == ["id", "b"]
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_counted_columns_are_a_header(tmp_path, start):
+    frame = pd.DataFrame(np.random.RandomState(0).randn(5, 4), columns=range(start, start + 4))
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    assert read_table(tmp_path / "data.csv").X.shape == (5, 4)
+    assert read_table(tmp_path / "data.csv", header=False).X.shape == (6, 4)
+
+
+def test_a_header_of_numbers_can_be_claimed(tmp_path):
+    (tmp_path / "data.csv").write_text("2001,2002\n1.5,2\n3,4\n")
+    assert read_table(tmp_path / "data.csv", header=True).names == ["2001", "2002"]
+    assert "--header" in read_table(tmp_path / "data.csv").notes[0]
 
 
 def test_csv_without_header(tmp_path):
     path = tmp_path / "data.csv"
-    path.write_text("1,2,3\n4,5,6\n7,8,10\n")
+    path.write_text("1.5,2,3\n4,5,6\n7,8,10\n")
     table = read_table(path)
     assert table.names == ["x0", "x1", "x2"]
     assert table.X.shape == (3, 3)
@@ -76,14 +100,17 @@ def test_arrays(tmp_path, suffix):
     assert (again.labels is None) == (table.labels is None)
 
 
-def test_sparse_npz(tmp_path):
-    X = sp.random_array((12, 5), density=0.5, random_state=np.random.default_rng(0), format="csr")
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr"])
+@pytest.mark.parametrize("d", [12, 5])
+def test_sparse_npz(tmp_path, form, d):
+    X = sp.random_array((12, d), density=0.5, random_state=np.random.default_rng(0), format=form)
     sp.save_npz(tmp_path / "data.npz", X)
     table = read_table(tmp_path / "data.npz")
     assert sp.issparse(table.X)
     np.testing.assert_array_equal(table.X.toarray(), X.toarray())
     again = read_table(write_reduced(table, np.array([0, 2]), tmp_path / "reduced"))
-    np.testing.assert_array_equal(again.X, X.toarray()[:, [0, 2]])
+    assert sp.issparse(again.X)
+    np.testing.assert_array_equal(again.X.toarray(), X.toarray()[:, [0, 2]])
 
 
 def test_npz_with_named_labels_and_another_matrix_name(tmp_path):

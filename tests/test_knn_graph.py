@@ -1,5 +1,7 @@
 """KNNGraph and the Dirichlet energy against brute force, limits and invariants."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -123,6 +125,15 @@ def test_scaling_points_changes_nothing(factor):
     torch.testing.assert_close(KNNGraph(5)(factor * X).to_dense(), KNNGraph(5)(X).to_dense(), atol=1e-7, rtol=0)
 
 
+@pytest.mark.parametrize(("dtype", "offset"), [(torch.float32, 1e3), (F64, 1e8)])
+def test_moving_points_changes_nothing(dtype, offset):
+    X = (points(100) * 64).round() / 64  # so that the sum is exact
+    moved = (X + offset).to(dtype)
+    torch.testing.assert_close(
+        KNNGraph(5, exact=True)(moved).to_dense().to(F64), KNNGraph(5, exact=True)(X).to_dense(), atol=1e-4, rtol=0
+    )
+
+
 def test_batches_are_independent():
     X = torch.stack([points(seed=s) for s in range(3)])
     batch = KNNGraph(5)(X).to_dense()
@@ -207,6 +218,9 @@ def test_energy_by_rows_equals_the_laplacian():
         torch.testing.assert_close(by_rows, torch.trace(X.T @ L @ X))
         torch.testing.assert_close(by_rows, dirichlet_energy(X, S.to_dense()))
         torch.testing.assert_close(by_rows, dirichlet_energy(X, S.to_sparse()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls its CSR support a beta
+            torch.testing.assert_close(by_rows, dirichlet_energy(X, S.to_sparse().to_sparse_csr()))
         torch.testing.assert_close(by_rows, (S.weights * S.distances).sum() / 2)
         torch.testing.assert_close(L, L.T)
         torch.testing.assert_close(L.sum(1), torch.zeros(50, dtype=F64), atol=1e-12, rtol=0)

@@ -87,8 +87,8 @@ def test_newton_equals_reference(reg, k, draw):
 
 @pytest.mark.parametrize("reg", [0.001, 0.03, 0.3, 1.0, 3.0, 30.0])
 @pytest.mark.parametrize("k", range(1, 11))
-def test_newton_meets_the_optimality_conditions(reg, k):
-    """Marginals and Gibbs form determine the minimiser, whatever the input looks like."""
+def test_newton_meets_the_marginals(reg, k):
+    """Marginals and order of the plan, whatever the input looks like."""
     generator = torch.Generator().manual_seed(k)
     for c in (k + 1, k + 2, 32, 150):
         uniform = torch.rand(20, c, dtype=F64, generator=generator)
@@ -104,7 +104,7 @@ def test_newton_meets_the_optimality_conditions(reg, k):
             assert (plan >= 0).all()
             torch.testing.assert_close(plan.sum(-1), torch.ones_like(E), atol=1e-12, rtol=0)
             torch.testing.assert_close(plan.sum(-2), masses(c, k).expand(len(E), -1), atol=1e-7, rtol=0)
-            if c > k + 1:  # Gibbs form: log plan + C / reg = f_i + g_j wherever it can be resolved
+            if c > k + 1:
                 order = E.argsort(-1)
                 ranked = plan.gather(-2, order.unsqueeze(-1).expand_as(plan))
                 mean_anchor = (ranked * torch.arange(k + 2.0, dtype=F64)).sum(-1)
@@ -220,6 +220,23 @@ def test_warns_with_the_residual_when_not_converged(monkeypatch):
     monkeypatch.setattr(sys.modules["homophily.nn.soft_topk"], "NEWTON_MAX_ITER", 1)
     with pytest.warns(NotConvergedWarning, match=r"rows of 4 with marginals wrong by up to \d"):
         soft_topk(torch.rand(4, 30, generator=torch.Generator().manual_seed(0)), 5, reg=3.0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_non_finite_distances_are_refused(value):
+    with pytest.raises(ValueError, match="finite"):
+        soft_topk(torch.tensor([0.0, 1.0, value, 2.0]), 2)
+
+
+@pytest.mark.parametrize("reg", [0.3, 1.0])
+def test_plan_has_the_gibbs_form(reg):
+    """log plan + C / reg = f_i + g_j: the mixed differences vanish."""
+    e = scaled(torch.rand(15, dtype=F64, generator=torch.Generator().manual_seed(0)), 3)
+    plan = soft_topk(e, 3, reg=reg, scale="none")
+    assert plan.min() > 1e-250
+    Z = plan.log() + (e[:, None] - torch.arange(5.0, dtype=F64)) ** 2 / reg
+    mixed = (Z - Z[:1]) - (Z - Z[:1])[:, :1]
+    assert mixed.abs().max() < 1e-9
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,10 @@ def select(
     ] = None,
     index_column: Annotated[str | None, typer.Option(help="Column that names the samples.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; may be given several times.")] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="Whether the first line of a csv names the columns."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--out", "-o", help="Output folder.", show_default="DATA-selected")
     ] = None,
@@ -130,7 +134,7 @@ def select(
                 "n_jobs": jobs,
                 "random_state": seed,
             },
-            columns={"label_column": label_column, "index_column": index_column, "drop": drop or ()},
+            columns={"label_column": label_column, "index_column": index_column, "drop": drop or (), "header": header},
             folder=output or Path(f"{data.stem}-selected"),
             overwrite=overwrite,
             quiet=quiet,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 import time
@@ -61,7 +62,7 @@ def run_select(
     out = Console(soft_wrap=True, highlight=False, quiet=quiet)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        check_output(folder, overwrite=overwrite)
+        check_output(folder, data, overwrite=overwrite)
         table = read_table(data, **columns)
         n, d = table.X.shape
         out.print(f"Read [bold]{escape(data.name)}[/]: {n:,} samples, {d:,} features.")
@@ -71,7 +72,7 @@ def run_select(
             selector.fit(table.X, callback=stop_requested)
         seconds = time.perf_counter() - started
     notes = _notes(selector, table, [str(w.message) for w in caught])
-    with output_folder(folder, overwrite=overwrite) as draft:
+    with output_folder(folder) as draft:
         _write_result(draft, selector, table, _summary(selector, data, table, seconds), notes)
     _show_result(out, selector, table, folder, seconds, notes)
     return selector.interrupted_
@@ -95,7 +96,7 @@ def _summary(selector: DirichletSelector, data: Path, table: Table, seconds: flo
     return {
         "Data": data.name,
         "Size": f"{n:,} samples, {d:,} features",
-        "Command": " ".join(["homophily", *sys.argv[1:]]),
+        "Command": shlex.join(["homophily", *sys.argv[1:]]),
         "Objective": selector.objective,
         "Neighbours": selector.n_neighbors,
         "Energy": f"{selector.energy_:.4g} ({selector.energy_ / n / len(selector.selected_features_):.3f} a sample and "
@@ -111,6 +112,12 @@ def _notes(selector: DirichletSelector, table: Table, warned: list[str]) -> list
     if len(dropped):
         names = listing(table.names[i] for i in dropped)
         notes.append(f"{len(dropped)} constant columns cannot be selected: {names}.")
+    if len(selector.exchanged_features_):
+        names = listing(table.names[i] for i in selector.exchanged_features_)
+        notes.append(
+            f"{len(selector.exchanged_features_)} of the features were put in after training, by exchange, because "
+            f"that lowers the exact {selector.objective}; their score is that of what they replaced: {names}."
+        )
     if selector.interrupted_:
         notes.append(
             f"The training was stopped after {selector.n_iter_} of {selector.max_iter} steps: this is a partial result "
@@ -178,9 +185,8 @@ def _interruptible() -> Iterator[Callable[[Progress], bool]]:
         if pressed:
             raise KeyboardInterrupt
         pressed = True
-        Console(stderr=True).print(
-            "\nStopping after this step and keeping what has been learned; Ctrl-C again to give up."
-        )
+        message = "Stopping after this step and keeping what has been learned; Ctrl-C again to give up."
+        Console(stderr=True, soft_wrap=True).print(f"\n{message}")
 
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:

@@ -13,6 +13,8 @@ from .nn import exact_similarities, nearest, squared_distances
 
 __all__ = ["adaptive_knn_graph", "heat_kernel_graph", "laplacian", "symmetrize"]
 
+BUDGET = 2**24  # entries held at once
+
 
 def heat_kernel_graph(X: Any, k: int = 5, sigma: float = 1.0) -> sp.csr_array:
     r"""The paper's Heat graph (Appendix S6.1.4): :math:`s_{ij} = \exp(-\|x_i - x_j\|^2 / 2\sigma^2)` for the k nearest.
@@ -63,7 +65,9 @@ def _neighbors(X: np.ndarray, k: int, c: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"k={k} neighbours need at least {max(k, 1) + 1} samples, got {n}: lower k.")
     points = torch.from_numpy(np.ascontiguousarray(X))
     indices = nearest(points, points, c, torch.arange(n))
-    return indices.numpy(), squared_distances(points, points, indices).numpy()
+    chunk = max(1, BUDGET // (c * X.shape[1]))
+    E = [squared_distances(points[i : i + chunk], points, indices[i : i + chunk]) for i in range(0, n, chunk)]
+    return indices.numpy(), torch.cat(E).numpy()
 
 
 def _csr(neighbors: np.ndarray, weights: np.ndarray) -> sp.csr_array:

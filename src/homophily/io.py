@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ class Table:
     labels: pd.Series | None = None  # (n,)
     index: pd.Series | None = None  # (n,)
     suffix: str = ".csv"
+    delimiter: str = ","
     notes: list[str] = field(default_factory=list)  # what the reader decided by itself
 
 
@@ -43,12 +45,16 @@ def read_table(
     label_column: str | None = None,
     index_column: str | None = None,
     drop: Sequence[str] = (),
+    header: bool | None = None,
 ) -> Table:
     """Read samples from ``path``; its ending tells the format.
 
     Tables (csv, tsv, parquet) have one feature a column; the label, the index and the columns to ``drop`` are named and
     left out of the features. Array files (npz, mat) hold the features under ``X``, or as their only matrix, and the
     labels under ``y``, ``Y`` or the name ``label_column``; npy holds the features alone.
+
+    ``header`` says whether the first line of a csv or tsv names the columns. By default it does unless it holds nothing
+    but numbers, other than the counts 0, 1, 2, ... or 1, 2, 3, ... that some programs write there.
     """
     path = Path(path)
     if not path.exists():
@@ -61,7 +67,7 @@ def read_table(
     if path.stat().st_size == 0:
         raise InputError(f"{path.name} is empty.")
     if suffix in TABLES:
-        table = _read_frame(path, suffix, label_column, index_column, list(drop))
+        table = _read_frame(path, suffix, label_column, index_column, list(drop), header)
     elif index_column is not None or drop:
         raise InputError(f"--index-column and --drop name columns of a table; {path.name} holds plain arrays.")
     else:
@@ -72,10 +78,19 @@ def read_table(
     return table
 
 
-def _read_frame(path: Path, suffix: str, label: str | None, index: str | None, drop: list[str]) -> Table:
+def _read_frame(
+    path: Path, suffix: str, label: str | None, index: str | None, drop: list[str], header: bool | None
+) -> Table:
     notes: list[str] = []
+    delimiter = ","
     try:
-        frame = pd.read_parquet(path) if suffix == ".parquet" else _read_csv(path, notes)
+        if suffix == ".parquet":
+            frame = pd.read_parquet(path)
+            if not isinstance(frame.index, pd.RangeIndex) or frame.index.name is not None:
+                frame = frame.reset_index()
+                index = index or str(frame.columns[0])
+        else:
+            frame, delimiter = _read_csv(path, header, notes)
     except (
         UnicodeDecodeError,
         pd.errors.ParserError,
@@ -104,29 +119,35 @@ def _read_frame(path: Path, suffix: str, label: str | None, index: str | None, d
         None if label is None else frame[label],
         None if index is None else frame[index],
         suffix,
+        delimiter,
         notes,
     )
 
 
-def _read_csv(path: Path, notes: list[str]) -> pd.DataFrame:
+def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.DataFrame, str]:
     """Find out the delimiter and whether there is a header, and read."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
         first = lines.readline()
     delimiter = max(",;\t", key=first.count) if any(mark in first for mark in ",;\t") else ","
     cells = next(csv.reader([first], delimiter=delimiter), [])
-    duplicated = {cell for cell in cells if cells.count(cell) > 1} if len(cells) < 10_000 else set()
-    header: int | None = 0
-    if cells and all(map(_is_number, cells)):
-        header = None
-        notes.append("The first line holds numbers only and was read as data; columns are named x0, x1, ...")
-    elif duplicated - {""}:
-        raise InputError(
-            f"{path.name} has several columns named {listing(map(repr, sorted(duplicated)))}; names must be unique."
-        )
-    frame = pd.read_csv(path, sep=delimiter, header=header, encoding="utf-8-sig", low_memory=False)
     if header is None:
+        counts = [[str(i + start) for i in range(len(cells))] for start in (0, 1)]
+        header = not cells or cells in counts or not all(map(_is_number, cells))
+        if not header:
+            notes.append(
+                "The first line holds numbers only and was read as data, the columns are named x0, x1, ...; "
+                "if it names the columns, say --header."
+            )
+    if header:
+        twice = [cell for cell, count in Counter(cells).items() if count > 1 and cell]
+        if twice:
+            raise InputError(
+                f"{path.name} has several columns named {listing(map(repr, twice))}; names must be unique."
+            )
+    frame = pd.read_csv(path, sep=delimiter, header=0 if header else None, encoding="utf-8-sig", low_memory=False)
+    if not header:
         frame.columns = pd.Index([f"x{i}" for i in range(frame.shape[1])])
-    return frame
+    return frame, delimiter
 
 
 def _is_number(text: str) -> bool:
@@ -171,8 +192,8 @@ def _load(path: Path) -> Any:
 
 
 def _features_among(arrays: dict[str, Any], path: Path) -> Any:
-    if {"data", "indices", "indptr", "shape"} <= arrays.keys():  # what scipy.sparse.save_npz writes
-        return sp.csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))
+    if {"format", "shape", "data"} <= arrays.keys():  # what scipy.sparse.save_npz writes
+        return sp.load_npz(path).tocsr()
     if "X" in arrays:
         return arrays["X"]
     matrices = [k for k, v in arrays.items() if getattr(v, "ndim", 0) == 2 and min(v.shape) > 1]
@@ -206,11 +227,14 @@ def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
         if table.suffix == ".parquet":
             frame.to_parquet(path, index=False)
         else:
-            frame.to_csv(path, index=False, sep="\t" if table.suffix == ".tsv" else ",")
+            frame.to_csv(path, index=False, sep=table.delimiter)
         return path
     X = table.X[:, support]
     if table.suffix == ".npy":
         np.save(path, X)
+        return path
+    if table.suffix == ".npz" and sp.issparse(X):
+        sp.save_npz(path, X)
         return path
     arrays = {"X": X, "columns": support}
     if table.labels is not None:
@@ -218,7 +242,7 @@ def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
     if table.suffix == ".mat":
         scipy.io.savemat(path, arrays)
     else:
-        np.savez_compressed(path, **{k: v.toarray() if sp.issparse(v) else v for k, v in arrays.items()})
+        np.savez_compressed(path, **arrays)
     return path
 
 

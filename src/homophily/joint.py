@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -19,7 +21,7 @@ from .base import BaseSelector
 from .graph import adaptive_knn_graph
 from .nn import KNNGraph
 from .nn.soft_topk import SOLVERS
-from .objectives import OBJECTIVES, Objective
+from .objectives import OBJECTIVES, Energy, Objective
 from .preprocessing import Standardized
 from .progress import Report, training_progress
 from .refinement import BUDGET, exchange_features
@@ -100,7 +102,10 @@ class DirichletSelector(BaseSelector):
     selected_features_ : ndarray (m,)
         Column indices, the most certain first.
     scores_ : ndarray (n_features_in_,)
-        Learned probability that at least one of the m columns is this feature; 0 for constant columns.
+        Learned probability that at least one of the m columns is this feature; 0 for constant columns. A feature that
+        the exchange put in has taken over the certainty of the one that it replaced.
+    exchanged_features_ : ndarray
+        Those of the selected features that training had not chosen, see ``refine``.
     graph_ : csr_array (n, n)
         The exact adaptive k-NN graph of the samples on the selected, standardised features. Rows sum to 1.
     energy_ : float
@@ -108,15 +113,16 @@ class DirichletSelector(BaseSelector):
     history_ : dict of ndarray (n_iter_,)
         ``loss``, ``energy`` (estimated on the batch), ``temperature`` and ``confidence`` of the restart that was kept.
     logits_ : ndarray (d', m)
-        The learned parameter of that restart, for the columns that are not constant.
+        The learned parameter of that restart, for the columns that are not constant, with exchanged ones swapped.
     restart_objectives_ : ndarray (n_init,)
-        Exact objective of each restart. For ``"energy"`` this is ``2 energy_ / m``.
+        Exact objective of each restart that was trained, after the exchange; for ``"energy"`` that is
+        ``2 energy_ / m``.
     dropped_features_ : ndarray
         Indices of the constant columns.
     n_iter_ : int
         Steps done.
     interrupted_ : bool
-        Whether a callback ended the training early.
+        Whether a callback ended the run early.
 
     Examples
     --------
@@ -222,8 +228,12 @@ class DirichletSelector(BaseSelector):
         1000 epochs of Adam over all rows from Glorot's start, one run, temperature 10 to 0.01 as in the concrete
         autoencoder, 200 Bregman iterations over all samples on unscaled distances, literal Eq. (3) and (9). The paper
         searches ``n_neighbors`` in 1..5, ``reg`` in 1e-3..1e-1 and ``learning_rate`` in 1e-4..10 and says what it
-        found on no data set; the middle of each range stands in. ``others`` are parameters of the class that override
-        these, such as ``random_state``.
+        found on no data set; the top of the first and the middle of the others stand in. ``others`` are parameters of
+        the class that override these, such as ``random_state``.
+
+        What stays ours: columns have unit standard deviation (Sec. 4.1; Sec. 2 speaks of unit norm), a sample is left
+        out of its own neighbours instead of getting "a sufficiently large" distance, epsilon (no value is given), the
+        loss a row and feature (Adam does not see the factor), and the assignment to distinct features at the end.
         """
         choices: dict[str, Any] = {
             "solver": "bregman",
@@ -276,44 +286,72 @@ class DirichletSelector(BaseSelector):
         groups = [(start, min(start + size, self.n_init)) for start in range(0, self.n_init, size)]
         seeds = self._seeds(len(groups))
 
-        with _one_thread(), training_progress(self.verbose, self.max_iter, self.n_init, callback) as report:
+        with _OneThread.used(), training_progress(self.verbose, self.max_iter, self.n_init, callback) as report:
             trained = Parallel(n_jobs=self.n_jobs, backend="threading")(
                 delayed(_train_group)(points, m, graph, objective, schedule, group, seed, report)
                 for group, seed in zip(groups, seeds, strict=True)
             )
-            self._keep_best(data, points, objective, [group for group in trained if group is not None])
+            self._keep_best(data, points, objective, [group for group in trained if group is not None], report)
         return self
 
     def _keep_best(
-        self, data: Standardized, points: torch.Tensor, objective: Objective, trained: list[Trained]
+        self,
+        data: Standardized,
+        points: torch.Tensor,
+        objective: Objective,
+        trained: list[Trained],
+        report: Report,
     ) -> None:
         """Judge all restarts by the exact objective of the features that they name, and store the best."""
         logits = [restart.double().cpu().numpy() for group in trained for restart in group.logits]
         picks = [pick_features(restart) for restart in logits]
-        values = np.array([judge(points, features, self.n_neighbors, objective) for features in picks])
-        if self.refine:
-            budget = BUDGET
-            for restart in values.argsort():
-                refined, budget = exchange_features(points, picks[restart], self.n_neighbors, objective, budget=budget)
-                value = judge(points, refined, self.n_neighbors, objective)
-                if value < values[restart]:
-                    _hand_on(logits[restart], picks[restart], refined)
-                    picks[restart], values[restart] = refined, value
+        values = np.array([self._judge(points, features, objective) for features in picks])
+        exchanged: list[np.ndarray] = [np.empty(0, dtype=int)] * len(picks)
+        budget = BUDGET if self.refine else 0
+        for restart in values.argsort():
+            refined, budget = exchange_features(
+                points, picks[restart], self.n_neighbors, objective, budget=budget, should_stop=report.exchange
+            )
+            value = self._judge(points, refined, objective)
+            if value < values[restart]:
+                exchanged[restart] = np.setdiff1d(refined, picks[restart])
+                _hand_on(logits[restart], picks[restart], refined)
+                picks[restart], values[restart] = refined, value
+            if budget <= 0 or report.stopped:
+                break
         best = int(values.argmin())
+        self.exchanged_features_ = data.kept[exchanged[best]]
         self.restart_objectives_ = values
         self.logits_ = logits[best]
         self._set_selection(data, picks[best], selection_strength(self.logits_))
         chosen = data.values[:, np.searchsorted(data.kept, self.selected_features_)].astype(np.float64)
         self.graph_: sp.csr_array = adaptive_knn_graph(chosen, self.n_neighbors)
-        rows, columns = self.graph_.tocoo().coords
-        pairs = (chosen[rows] - chosen[columns]) ** 2
-        self.energy_ = float(self.graph_.data @ pairs.sum(1) / 2)
+        m = len(picks[best])
+        energy = values[best] if self.objective == "energy" else self._judge(points, picks[best], Energy(points))
+        self.energy_ = float(energy * m / 2)
+        if not energy:
+            self._warn_of_copies(data)
         owner, place = [(group, place) for group in trained for place in range(len(group.logits))][best]
         self.history_ = {
             name: owner.history[name] if name == "temperature" else owner.history[name][:, place] for name in HISTORY
         }
         self.n_iter_ = owner.n_iter
-        self.interrupted_ = any(group.interrupted for group in trained)
+        self.interrupted_ = report.stopped
+
+    def _judge(self, points: torch.Tensor, features: np.ndarray, objective: Objective) -> float:
+        return judge(points, features, self.n_neighbors, objective)
+
+    def _warn_of_copies(self, data: Standardized) -> None:
+        """Say why the energy is 0: no feature is then better than another."""
+        n = len(data.values)
+        distinct = len(np.unique(data.values, axis=0))
+        warnings.warn(
+            f"The energy of the selected features is 0: every sample has {self.n_neighbors} exact copies in them, "
+            f"because they take few values or because rows repeat ({distinct} of the {n} rows of X are distinct). "
+            "Other selections may do as well; raise n_neighbors, or remove repeated rows.",
+            UserWarning,
+            stacklevel=4,
+        )
 
     def _schedule(self, n: int, d: int, m: int) -> Schedule:
         """The parameters with every default filled in."""
@@ -383,12 +421,28 @@ def _hand_on(logits: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
         logits[[was, now], column] = logits[[now, was], column]
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let each torch operation use one thread, so that sums are taken in one order whatever ``n_jobs`` is."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+class _OneThread:
+    """Let each torch operation use one thread, so that sums are taken in one order whatever ``n_jobs`` is.
+
+    The setting is the process's, so of several fits in threads the first changes it and the last changes it back.
+    """
+
+    lock = threading.Lock()
+    users = 0
+    before = 1
+
+    @classmethod
+    @contextmanager
+    def used(cls) -> Iterator[None]:
+        with cls.lock:
+            if not cls.users:
+                cls.before = torch.get_num_threads()
+            cls.users += 1
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            with cls.lock:
+                cls.users -= 1
+                if not cls.users:
+                    torch.set_num_threads(cls.before)

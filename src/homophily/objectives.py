@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .nn import NeighborGraph, squared_distances
+from .nn import NeighborGraph, cross_squared_distances, squared_distances
 
 __all__ = ["OBJECTIVES", "Coverage", "Energy", "Objective"]
 
@@ -38,8 +38,7 @@ class Coverage:
         n, d = X.shape
         self.D = None  # (n, n) mean squared difference a feature, where that is small enough to keep
         if n * n <= BUDGET:
-            squares = X.square().mean(1)
-            self.D = (squares[:, None] + squares - 2 * (X @ X.T) / d).clamp_min_(0)
+            self.D = cross_squared_distances(X, X) / d
 
     def __call__(self, graph: NeighborGraph, m: int, rows: Tensor, among: Tensor) -> Tensor:
         """As :meth:`Energy.__call__`."""

@@ -10,34 +10,46 @@ from pathlib import Path
 
 __all__ = ["check_output", "output_folder"]
 
+# What a run writes, so what --overwrite may remove.
+RESULTS = ("selected.csv", "reduced.*", "graph.npz", "history.csv", "model", "report.html")
 
-def check_output(folder: Path, *, overwrite: bool) -> None:
-    """Raise if ``folder`` cannot take a result, before any work is done."""
+
+def check_output(folder: Path, data: Path, *, overwrite: bool) -> None:
+    """Raise if ``folder`` cannot take the result of a run on ``data``, before any work is done."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; name another output folder with --out.")
-    if not overwrite and folder.is_dir() and any(folder.iterdir()):
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    if not overwrite:
         raise FileExistsError(
             f"The output folder {folder} is not empty. Name another with --out, or add --overwrite to replace the "
             "result in it."
         )
+    if data.resolve() in (path.resolve() for path in _results_in(folder)):
+        raise FileExistsError(f"{data} lies in the output folder and would be overwritten; name another with --out.")
 
 
 @contextmanager
-def output_folder(folder: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yield an empty folder to write to; its content moves to ``folder`` only if nothing went wrong.
+def output_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder to write to; what is in it takes the place of an earlier result only if nothing went wrong.
 
-    With ``overwrite`` entries of the same name are replaced; everything else in ``folder`` stays.
+    Whatever else lies in ``folder`` stays.
     """
-    check_output(folder, overwrite=overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        yield draft
+        new, old = draft / "new", draft / "old"
+        new.mkdir()
+        old.mkdir()
+        yield new
         folder.mkdir(exist_ok=True)
-        for entry in sorted(draft.iterdir()):
-            final = folder / entry.name
-            if final.is_dir():
-                shutil.rmtree(final)
-            entry.replace(final)
+        for path in _results_in(folder):
+            path.replace(old / path.name)
+        for path in sorted(new.iterdir()):
+            path.replace(folder / path.name)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _results_in(folder: Path) -> list[Path]:
+    return [path for pattern in RESULTS for path in sorted(folder.glob(pattern))]

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -24,11 +25,13 @@ class Report:
         self.stopped = False
         self.lock = threading.Lock()
         self.n_init = n_init
+        self.last: Progress | None = None
         self.task = None if bar is None else bar.add_task("", total=max_iter * n_init, detail="starting")
 
     def __call__(self, progress: Progress) -> bool:
         """Take note of a step; true if the training is to stop."""
         with self.lock:
+            self.last = progress
             if self.callback is not None and self.callback(progress):
                 self.stopped = True
             if self.bar is not None and self.task is not None:
@@ -39,6 +42,16 @@ class Report:
                 )
                 self.bar.update(self.task, advance=last - first, detail=detail)
             return self.stopped
+
+    def exchange(self, turn: int) -> bool:
+        """Take note of a turn of the exchange of features that follows the training; true if it is to stop."""
+        assert self.last is not None
+        progress = replace(self.last, stage="exchange", step=turn + 1)
+        if self.callback is not None and self.callback(progress):
+            self.stopped = True
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, detail=f"exchanging features, turn {turn + 1}")
+        return self.stopped
 
 
 @contextmanager
@@ -51,5 +64,5 @@ def training_progress(
         return
     console = console or Console(file=sys.stderr)
     columns = (BarColumn(bar_width=16), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[detail]}"))
-    with Bar(*columns, TimeRemainingColumn(compact=True), console=console, transient=True) as bar:
+    with Bar(*columns, TimeRemainingColumn(compact=True), console=console, transient=console.is_terminal) as bar:
         yield Report(callback, bar, max_iter, n_init)

@@ -38,9 +38,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is told after each step. It stops the training by returning True."""
+    """What a callback is told after each step. It stops the run by returning True."""
 
-    step: int  # steps done
+    stage: str  # "training", then "exchange" of features
+    step: int  # steps done in this stage
     max_iter: int
     restarts: tuple[int, int]  # half-open range of the restarts that this step trained
     temperature: float
@@ -113,11 +114,8 @@ def train(
             history[name].append(entry)
         if callback is not None:
             best = int(loss.argmin())
-            interrupted = bool(
-                callback(
-                    Progress(step + 1, schedule.max_iter, restarts, T, float(energy[best]), float(confidence[best]))
-                )
-            )
+            state = T, float(energy[best]), float(confidence[best])
+            interrupted = bool(callback(Progress("training", step + 1, schedule.max_iter, restarts, *state)))
         if interrupted or bool((confidence >= 1 - schedule.tol).all()):
             break
     stacked = {name: torch.stack(entries).cpu().numpy() for name, entries in history.items()}
@@ -144,19 +142,19 @@ def _backward(
     leaf = points.detach().requires_grad_()
     value = torch.zeros(len(F), dtype=X.dtype, device=X.device)
     energy = torch.zeros_like(value)
-    width = graph.width(len(among))
-    chunk = max(1, CHUNK // (len(F) * width * (graph.k + 2)))
+    chunk = max(1, CHUNK // (len(F) * graph.width(len(among)) * max(graph.k + 2, m)))
     for i in range(0, len(rows), chunk):
         part = slice(i, i + chunk)
         S = graph(leaf[:, : len(among)], leaf[:, at[part]], own[part])
         share = objective(S, m, rows[part], among)
-        share.sum().backward()
+        if share.requires_grad:  # with k = n - 1 every graph is the same, and coverage is a constant
+            share.sum().backward()
         value += share.detach()
         energy += (S.weights * S.distances).detach().sum((-2, -1))
     # d log v = dv / v. Where the selected columns do not differ at all there is no slope to follow.
     divisor = value.clamp_min(TINY) if logarithm else torch.full_like(value, len(rows))
-    assert leaf.grad is not None
-    points.backward(leaf.grad / divisor[:, None, None])
+    if leaf.grad is not None:
+        points.backward(leaf.grad / divisor[:, None, None])
     return value.clamp_min(TINY) / len(rows), energy * (n / len(rows) / 2)
 
 
@@ -178,8 +176,14 @@ def selection_strength(logits: np.ndarray) -> np.ndarray:
 
 
 def judge(X: Tensor, features: np.ndarray, k: int, objective: Objective) -> float:
-    """Exact value of ``objective`` for chosen ``features``: hard neighbours, all rows, float64."""
+    """Exact value of ``objective`` for chosen ``features``: hard neighbours, all rows, float64 where there is one."""
     everyone = torch.arange(len(X), device=X.device)
     chosen = X[:, torch.as_tensor(features, device=X.device)]
-    S = KNNGraph(k, exact=True)(chosen.to(torch.float64) if X.device.type != "mps" else chosen)
-    return float(objective(S, len(features), everyone, everyone))
+    if X.device.type != "mps":
+        chosen = chosen.to(torch.float64)
+    graph = KNNGraph(k, exact=True)
+    total = 0.0
+    for rows in everyone.split(max(1, CHUNK // ((k + 1) * len(features)))):
+        S = graph(chosen, chosen[rows], rows)
+        total += float(objective(S, len(features), rows, everyone))
+    return total

@@ -2,7 +2,15 @@
 
 from .dirichlet import dirichlet_energy, laplacian
 from .feature_selector import UniqueFeatureSelector, algorithm_1, gumbel_softmax, orthogonalize
-from .knn_graph import KNNGraph, NeighborGraph, exact_similarities, nearest, soft_similarities, squared_distances
+from .knn_graph import (
+    KNNGraph,
+    NeighborGraph,
+    cross_squared_distances,
+    exact_similarities,
+    nearest,
+    soft_similarities,
+    squared_distances,
+)
 from .soft_topk import NotConvergedWarning, soft_topk
 
 __all__ = [
@@ -11,6 +19,7 @@ __all__ = [
     "NotConvergedWarning",
     "UniqueFeatureSelector",
     "algorithm_1",
+    "cross_squared_distances",
     "dirichlet_energy",
     "exact_similarities",
     "gumbel_softmax",

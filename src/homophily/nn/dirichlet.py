@@ -34,9 +34,9 @@ def dirichlet_energy(X: Tensor, S: NeighborGraph | Tensor, *, method: str = "row
     if isinstance(S, NeighborGraph):
         return (S.weights * squared_distances(X, X, S.indices)).sum((-2, -1)) / 2
     if S.layout is not torch.strided:
-        S = S.coalesce()
-        i, j = S.indices()
-        return (S.values() * (X[i] - X[j]).square().sum(-1)).sum() / 2
+        coo = S.to_sparse_coo().coalesce()
+        i, j = coo.indices()
+        return (coo.values() * (X[i] - X[j]).square().sum(-1)).sum() / 2
     return (S * (X.unsqueeze(-2) - X.unsqueeze(-3)).square().sum(-1)).sum((-2, -1)) / 2
 
 

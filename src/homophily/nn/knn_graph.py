@@ -9,7 +9,15 @@ from torch import Tensor, nn
 
 from .soft_topk import soft_topk
 
-__all__ = ["KNNGraph", "NeighborGraph", "exact_similarities", "nearest", "soft_similarities", "squared_distances"]
+__all__ = [
+    "KNNGraph",
+    "NeighborGraph",
+    "cross_squared_distances",
+    "exact_similarities",
+    "nearest",
+    "soft_similarities",
+    "squared_distances",
+]
 
 SEARCH_BUDGET = 2**25  # entries of the distance matrix that are held at once (128 MB of float32)
 
@@ -161,6 +169,8 @@ def nearest(queries: Tensor, points: Tensor, c: int, own: Tensor) -> Tensor:
     """
     n = points.shape[-2]
     batch = queries.shape[:-2].numel()
+    center = points.mean(-2, keepdim=True)  # far from the origin |x_j|^2 - 2 x_i x_j would be all rounding
+    queries, points = queries - center, points - center
     chunk = max(1, SEARCH_BUDGET // max(1, n * batch))
     norms = points.square().sum(-1).unsqueeze(-2)  # (..., 1, n)
     found = []
@@ -187,6 +197,12 @@ def squared_distances(queries: Tensor, points: Tensor, indices: Tensor) -> Tenso
     picked = flat.flatten(0, 1)[(indices.reshape(len(flat), *indices.shape[-2:]) + offset).flatten()]
     picked = picked.view(*batch, *indices.shape[-2:], points.shape[-1])  # (..., B, c, m)
     return (queries.unsqueeze(-2) - picked).square().sum(-1)
+
+
+def cross_squared_distances(queries: Tensor, points: Tensor) -> Tensor:
+    """``|x_i - x_j|^2`` between all rows of ``queries (B, m)`` and ``points (n, m)``; (B, n), not differentiable."""
+    D = torch.addmm(points.square().sum(1)[None, :], queries, points.T, alpha=-2)
+    return D.add_(queries.square().sum(1)[:, None]).clamp_min_(0)
 
 
 def exact_similarities(E: Tensor, k: int) -> Tensor:

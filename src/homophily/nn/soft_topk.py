@@ -59,7 +59,7 @@ def soft_topk(
     Parameters
     ----------
     distances : Tensor (..., c)
-        At least ``k + 1`` finite entries a row; larger is farther.
+        Finite, at least ``k + 1`` a row; larger is farther.
     k : int
         Number of nearest entries.
     reg : float
@@ -86,6 +86,8 @@ def soft_topk(
     """
     if not 1 <= k < distances.shape[-1]:
         raise ValueError(f"k must lie between 1 and c - 1 = {distances.shape[-1] - 1}, got k={k}.")
+    if not torch.isfinite(distances).all():
+        raise ValueError("distances must be finite; give entries that are not to be selected a large value.")
     if not reg > 0:
         raise ValueError(f"reg must be positive, got {reg}.")
     if solver not in SOLVERS:
@@ -201,7 +203,7 @@ def _newton(problem: _Problem) -> Tensor:
     residual = nu - plan.sum(-1)
     error = residual.abs().amax(-1)
     for _ in range(NEWTON_MAX_ITER):
-        open_ = error > tolerance
+        open_ = ~(error <= tolerance)
         if not open_.all():
             solution[rows] = plan
             rows, scores, g, value, plan = rows[open_], scores[open_], g[open_], value[open_], plan[open_]
@@ -226,7 +228,7 @@ def _newton(problem: _Problem) -> Tensor:
             t = torch.where(good, t, t / 2)
         g, value, plan, residual, error = g_new, value_new, plan_new, residual_new, error_new
     solution[rows] = plan
-    if len(rows) and (worst := float(error.max())) > 1e3 * tolerance:
+    if len(rows) and (worst := float(error.max())) > 10 * tolerance:
         warnings.warn(
             f"Newton's method left {len(rows)} rows of {len(solution)} with marginals wrong by up to {worst:.1e} "
             f"after {NEWTON_MAX_ITER} iterations; a larger reg than {reg:g} is easier.",
