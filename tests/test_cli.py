@@ -171,8 +171,9 @@ def test_a_failure_leaves_nothing_behind(csv, monkeypatch):
     ("arguments", "message"),
     [
         (("-m", 0), "Invalid value"),
-        (("-m", 50), "n_features_to_select=50, but X has 9 columns"),
-        (("-m", 2, "-k", 60), "n_neighbors=60 must be less than the number of samples"),
+        (("-m", 50), "-m 50, but X has 9 columns"),
+        (("-m", 2, "--jobs", 0), "0 threads"),
+        (("-m", 2, "-k", 60), "-k 60 must be less than the number of samples"),
         (("-m", 2, "--label-column", "class"), "no column 'class'; its columns are length, width"),
         (("-m", 2, "--method", "magic"), "magic"),
         (("-m", 2, "--device", "tpu"), "device='tpu' is not available"),
@@ -257,6 +258,12 @@ def test_version_and_help():
     text = run("select", "--help").output
     for option in ("--label-column", "--objective", "--neighbors", "--seed", "--device", "--overwrite"):
         assert option in text
+
+
+def test_output_that_cannot_be_written_is_found_before_training(csv):
+    result = run("select", csv, "-m", 2, "--out", csv / "x", code=2)
+    assert "is a file, so" in result.output
+    assert "Read" not in result.output
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")

@@ -114,6 +114,11 @@ def test_evaluation_mode_adds_no_noise():
     assert torch.equal(selector(0.5), selector(0.5))
 
 
+def test_temperature_must_be_positive():
+    with pytest.raises(ValueError, match="temperature must be positive"):
+        UniqueFeatureSelector(3, 2)(0.0)
+
+
 def test_m_beyond_d_is_refused():
     with pytest.raises(ValueError, match="between 1 and d=3"):
         UniqueFeatureSelector(3, 4)

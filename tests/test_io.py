@@ -50,9 +50,37 @@ def test_parquet_index_is_kept(frame, tmp_path):
     frame.drop(columns="y").set_index("id").to_parquet(tmp_path / "data.parquet")
     table = read_table(tmp_path / "data.parquet")
     assert table.names == ["a", "b", "c d", "é"]
-    assert list(table.index) == list(frame["id"])
     again = pd.read_parquet(write_reduced(table, np.array([1]), tmp_path / "reduced"))
-    assert list(again.columns) == ["id", "b"]
+    assert list(again.columns) == ["b"]
+    assert list(again.index) == list(frame["id"])
+    assert read_table(tmp_path / "data.parquet", index_column="id").names == table.names
+
+
+def test_parquet_index_of_two_levels_is_no_feature(frame, tmp_path):
+    indexed = frame.set_index(["id", "y"])
+    indexed.to_parquet(tmp_path / "data.parquet")
+    table = read_table(tmp_path / "data.parquet")
+    assert table.names == ["a", "b", "c d", "é"]
+    again = pd.read_parquet(write_reduced(table, np.array([1]), tmp_path / "reduced"))
+    pd.testing.assert_frame_equal(again, indexed[["b"]])
+
+
+def test_decimal_commas_and_commas_in_names(tmp_path):
+    frame = pd.DataFrame({"a, in m": [1.5, 2.5, 3.25], "b, c, d": [0.5, 1.0, 2.0]})
+    frame.to_csv(tmp_path / "data.csv", sep=";", decimal=",", index=False)
+    table = read_table(tmp_path / "data.csv")
+    assert table.names == ["a, in m", "b, c, d"]
+    np.testing.assert_array_equal(table.X, frame)
+    assert "1,5" in write_reduced(table, np.array([0]), tmp_path / "reduced").read_text()
+
+
+def test_a_first_line_that_looks_like_data_is_mentioned(tmp_path):
+    (tmp_path / "data.csv").write_text("5.1,3.5,1.4,setosa\n4.9,3.0,1.3,setosa\n")
+    assert "--no-header" in read_table(tmp_path / "data.csv").notes[0]
+    assert read_table(tmp_path / "data.csv", header=False, label_column="x3").X.shape == (2, 3)
+    (tmp_path / "data.csv").write_text("1.4,1.4,1.5,setosa\n4.9,3.0,1.3,setosa\n")
+    with pytest.raises(InputError, match="--no-header"):
+        read_table(tmp_path / "data.csv")
 
 
 @pytest.mark.parametrize("start", [0, 1])
@@ -135,7 +163,7 @@ def write(path, content):
         ("data.csv", "a,b\n", "0 rows and 2 feature columns"),
         ("data.csv", "a,a,b\n1,2,3\n", "several columns named 'a'"),
         ("data.csv", "a,b\n1,2\n3,4,5\n", "could not be read as csv"),
-        ("data.csv", b"a,b\n\xff\xfe\x00,2\n", "could not be read as csv"),
+        ("data.csv", b"a,b\n\xff\xfe\x00,2\n", "not text in UTF-8"),
         ("data.parquet", b"PAR1 not really", "could not be read as parquet"),
         ("data.npy", b"not numpy", "could not be read as a NumPy file"),
         ("data.npz", b"PK not a zip", "could not be read as a NumPy file"),
@@ -152,7 +180,7 @@ def test_unreadable_files(tmp_path, name, content, message):
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         read_table(tmp_path / "nothing.csv")
-    with pytest.raises(InputError, match="is not a file"):
+    with pytest.raises(InputError, match="is a folder"):
         read_table(tmp_path)
 
 

@@ -261,13 +261,19 @@ def test_constant_columns_are_dropped_reported_and_never_selected(noise):
 
 def test_duplicate_rows(noise):
     X = np.repeat(noise[:5], 8, axis=0)
-    with pytest.warns(UserWarning, match=r"energy of the selected features is 0.* .5 of the 40 rows of X are distinct"):
+    with pytest.warns(UserWarning, match="energy of the selected features is 0.* 35 of the 40 rows repeat others"):
         selector = DirichletSelector(3, **QUICK).fit(X)
     assert selector.energy_ == 0
     np.testing.assert_allclose(selector.graph_.sum(axis=1), 1)
 
 
-@pytest.mark.parametrize("batch_size", [40, 1000])
+@pytest.mark.parametrize("batch_size", [40, 1000, "all"])
+def test_few_valued_features_of_no_energy_are_named(noise):
+    X = np.hstack([noise[:, :4], noise[:, 4:] > 0])
+    with pytest.warns(UserWarning, match=r"they take few values.* columns \d \(2 values\)"):
+        DirichletSelector(1, **QUICK).fit(X)
+
+
 def test_a_batch_of_all_rows_is_the_full_batch(noise, batch_size):
     full = DirichletSelector(3, **QUICK).fit(noise)
     batch = DirichletSelector(3, batch_size=batch_size, **QUICK).fit(noise)
@@ -332,8 +338,8 @@ def test_from_paper_sets_every_choice_and_runs(noise):
         "graph": "soft",
         "unique": True,
         "tol": 0.0,
+        "batch_size": "all",
     }
-    assert params["batch_size"] > 1e18
     assert {name: params[name] for name in expected} == expected
     assert DirichletSelector.from_paper(3).max_iter == 1000
     assert len(set(selector.fit(noise).selected_features_)) == 3
@@ -373,6 +379,10 @@ def test_load_refuses_what_is_not_a_model(noise, tmp_path):
     text = description.read_text()
     description.write_text(text.replace('"DirichletSelector"', '"Other"'))
     with pytest.raises(ValueError, match="holds a Other in format 1, expected DirichletSelector"):
+        DirichletSelector.load(folder)
+    (folder / "model.safetensors").write_bytes(b"no")
+    description.write_text(text)
+    with pytest.raises(ValueError, match="is damaged"):
         DirichletSelector.load(folder)
     description.write_text("{")
     with pytest.raises(ValueError, match="not a homophily model description"):

@@ -187,6 +187,20 @@ def test_too_few_points_is_an_error():
         KNNGraph(5)(points(5))
 
 
+@pytest.mark.parametrize("wrong", [torch.arange(12).view(6, 2), torch.rand(6), np.ones((6, 2))])
+def test_points_must_be_a_floating_point_matrix(wrong):
+    with pytest.raises(TypeError, match="points must be a floating-point tensor"):
+        KNNGraph(2)(wrong)
+
+
+def test_energy_needs_the_graphs_own_rows():
+    X = points()
+    with pytest.raises(ValueError, match="joins 40 rows to 40 points, but X has 7 rows"):
+        dirichlet_energy(X[:7], KNNGraph(3)(X))
+    with pytest.raises(TypeError, match="NeighborGraph or a tensor"):
+        dirichlet_energy(X, np.eye(40))
+
+
 @pytest.mark.parametrize(("arguments", "message"), [({"k": 0}, "at least 1"), ({"k": 5, "n_candidates": 5}, "k \\+ 1")])
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):

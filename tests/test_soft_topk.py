@@ -228,6 +228,11 @@ def test_non_finite_distances_are_refused(value):
         soft_topk(torch.tensor([0.0, 1.0, value, 2.0]), 2)
 
 
+def test_integers_are_refused():
+    with pytest.raises(TypeError, match="floating-point tensor, got torch"):
+        soft_topk(torch.arange(9), 2)
+
+
 @pytest.mark.parametrize("reg", [0.3, 1.0])
 def test_plan_has_the_gibbs_form(reg):
     """log plan + C / reg = f_i + g_j: the mixed differences vanish."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -25,6 +27,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -102,7 +105,9 @@ def select(
             min=2, help="Look for neighbours among this many rows.", show_default="all", rich_help_panel=TRAINING
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.", rich_help_panel=TRAINING)] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=TRAINING)
+    ] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.", rich_help_panel=TRAINING)] = "auto",
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Threads; -1: all.", rich_help_panel=TRAINING)] = -1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
@@ -114,6 +119,8 @@ def select(
 
     Ctrl-C ends the training early and keeps what has been learned.
     """
+    if jobs == 0:
+        raise typer.BadParameter("0 threads cannot do anything; give a number of threads, or -1 for all.")
     with _user_errors(debug):
         from .commands import run_select
 
@@ -151,11 +158,22 @@ def _user_errors(debug: bool) -> Iterator[None]:
     except (ValueError, TypeError, OSError) as error:
         if debug:
             raise
-        _stderr().print(f"[red]Error:[/] {escape(str(error))}")
+        _stderr().print(f"[red]Error:[/] {escape(_in_options(str(error)))}")
         raise typer.Exit(USER_ERROR) from error
     except KeyboardInterrupt:
         _stderr().print("Stopped; nothing was written.")
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _in_options(message: str) -> str:
+    """Speak of options where the library speaks of its parameters."""
+    for parameter, option in (
+        ("n_features_to_select=", "-m "),
+        ("n_neighbors=", "-k "),
+        ("n_anchors=", "--n-anchors "),
+    ):
+        message = message.replace(parameter, option)
+    return message
 
 
 def _stderr() -> Console:
@@ -164,4 +182,7 @@ def _stderr() -> Console:
 
 def main() -> None:
     """Entry point of the command ``homophily``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail
     app()

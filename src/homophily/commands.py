@@ -66,7 +66,9 @@ def run_select(
         table = read_table(data, **columns)
         n, d = table.X.shape
         out.print(f"Read [bold]{escape(data.name)}[/]: {n:,} samples, {d:,} features.")
-        selector = METHODS[method](**params, verbose=not quiet)
+        for note in table.notes:
+            out.print(f"[yellow]Note:[/] {escape(note)}")
+        selector = METHODS[method](**params, verbose=not quiet and sys.stderr.isatty())
         started = time.perf_counter()
         with _interruptible() as stop_requested:
             selector.fit(table.X, callback=stop_requested)
@@ -74,7 +76,7 @@ def run_select(
     notes = _notes(selector, table, [str(w.message) for w in caught])
     with output_folder(folder) as draft:
         _write_result(draft, selector, table, _summary(selector, data, table, seconds), notes)
-    _show_result(out, selector, table, folder, seconds, notes)
+    _show_result(out, selector, table, folder, seconds, notes[len(table.notes) :])
     return selector.interrupted_
 
 
@@ -115,8 +117,8 @@ def _notes(selector: DirichletSelector, table: Table, warned: list[str]) -> list
     if len(selector.exchanged_features_):
         names = listing(table.names[i] for i in selector.exchanged_features_)
         notes.append(
-            f"{len(selector.exchanged_features_)} of the features were put in after training, by exchange, because "
-            f"that lowers the exact {selector.objective}; their score is that of what they replaced: {names}."
+            f"Put in after training, by exchange, because that lowers the exact {selector.objective}; the score is "
+            f"that of the feature that was replaced: {names}."
         )
     if selector.interrupted_:
         notes.append(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,13 @@ class InputError(ValueError):
     """A file cannot be used as it is. The message says what was found and what to do."""
 
 
+class Dialect(NamedTuple):
+    """How a csv file writes its numbers."""
+
+    delimiter: str = ","
+    decimal: str = "."
+
+
 @dataclass
 class Table:
     """Samples by features, and what came along with them."""
@@ -35,7 +42,7 @@ class Table:
     labels: pd.Series | None = None  # (n,)
     index: pd.Series | None = None  # (n,)
     suffix: str = ".csv"
-    delimiter: str = ","
+    dialect: Dialect = field(default_factory=Dialect)
     notes: list[str] = field(default_factory=list)  # what the reader decided by itself
 
 
@@ -51,7 +58,7 @@ def read_table(
 
     Tables (csv, tsv, parquet) have one feature a column; the label, the index and the columns to ``drop`` are named and
     left out of the features. Array files (npz, mat) hold the features under ``X``, or as their only matrix, and the
-    labels under ``y``, ``Y`` or the name ``label_column``; npy holds the features alone.
+    labels under ``y``, ``Y``, ``gnd``, ``labels`` or the name ``label_column``; npy holds the features alone.
 
     ``header`` says whether the first line of a csv or tsv names the columns. By default it does unless it holds nothing
     but numbers, other than the counts 0, 1, 2, ... or 1, 2, 3, ... that some programs write there.
@@ -60,7 +67,7 @@ def read_table(
     if not path.exists():
         raise InputError(f"{path} does not exist.")
     if not path.is_file():
-        raise InputError(f"{path} is not a file.")
+        raise InputError(f"{path} is a folder, not a file." if path.is_dir() else f"{path} is not a file.")
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(f"{path.name}: the ending {suffix or '(none)'} is not one of {', '.join(FORMATS)}.")
@@ -82,23 +89,19 @@ def _read_frame(
     path: Path, suffix: str, label: str | None, index: str | None, drop: list[str], header: bool | None
 ) -> Table:
     notes: list[str] = []
-    delimiter = ","
+    dialect = Dialect()
     try:
         if suffix == ".parquet":
             frame = pd.read_parquet(path)
-            if not isinstance(frame.index, pd.RangeIndex) or frame.index.name is not None:
-                frame = frame.reset_index()
-                index = index or str(frame.columns[0])
+            if index in frame.index.names:  # it stays where it is, here and in what is written
+                index = None
         else:
-            frame, delimiter = _read_csv(path, header, notes)
-    except (
-        UnicodeDecodeError,
-        pd.errors.ParserError,
-        pd.errors.EmptyDataError,
-        csv.Error,
-        pyarrow.ArrowException,
-    ) as e:
-        raise InputError(f"{path.name} could not be read as {suffix[1:]}: {' '.join(str(e).split())}") from e
+            frame, dialect = _read_csv(path, header, notes)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name} is not text in UTF-8 ({error.reason}); save it again as UTF-8.") from error
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, pyarrow.ArrowException) as error:
+        message = " ".join(str(error).split())
+        raise InputError(f"{path.name} could not be read as {suffix[1:]}: {message}") from error
     frame.columns = frame.columns.map(str)
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()].unique()
@@ -109,8 +112,10 @@ def _read_frame(
     special = [name for name in (label, index, *drop) if name is not None]
     unknown = [name for name in special if name not in frame.columns]
     if unknown:
+        several = "; name one column an option" if any("," in name for name in unknown) else ""
         raise InputError(
-            f"{path.name} has no column {listing(map(repr, unknown))}; its columns are {listing(frame.columns)}."
+            f"{path.name} has no column {listing(map(repr, unknown))}{several}; "
+            f"its columns are {listing(frame.columns)}."
         )
     features = frame.drop(columns=list(dict.fromkeys(special)))
     return Table(
@@ -119,35 +124,59 @@ def _read_frame(
         None if label is None else frame[label],
         None if index is None else frame[index],
         suffix,
-        delimiter,
+        dialect,
         notes,
     )
 
 
-def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.DataFrame, str]:
-    """Find out the delimiter and whether there is a header, and read."""
+def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.DataFrame, Dialect]:
+    """Find out the delimiter, the decimal mark and whether there is a header, and read."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
-        first = lines.readline()
-    delimiter = max(",;\t", key=first.count) if any(mark in first for mark in ",;\t") else ","
-    cells = next(csv.reader([first], delimiter=delimiter), [])
+        head = [line for _, line in zip(range(6), lines, strict=False) if line.strip()]
+    delimiter = max(",;\t", key=lambda mark: _fields(head, mark))
+    cells = next(csv.reader(head, delimiter=delimiter), [])
+    numbers = sum(map(_is_number, cells))
     if header is None:
         counts = [[str(i + start) for i in range(len(cells))] for start in (0, 1)]
-        header = not cells or cells in counts or not all(map(_is_number, cells))
+        header = not cells or cells in counts or numbers < len(cells)
         if not header:
             notes.append(
                 "The first line holds numbers only and was read as data, the columns are named x0, x1, ...; "
                 "if it names the columns, say --header."
             )
+        elif 2 * numbers > len(cells):
+            notes.append("The first line was read as column names, but looks like data; if it is, say --no-header.")
     if header:
         twice = [cell for cell, count in Counter(cells).items() if count > 1 and cell]
         if twice:
-            raise InputError(
-                f"{path.name} has several columns named {listing(map(repr, twice))}; names must be unique."
-            )
-    frame = pd.read_csv(path, sep=delimiter, header=0 if header else None, encoding="utf-8-sig", low_memory=False)
+            hint = " (say --no-header if the first line is data)" if 2 * numbers > len(cells) else ""
+            named = listing(map(repr, twice))
+            raise InputError(f"{path.name} has several columns named {named}; names must be unique{hint}.")
+
+    def read(decimal: str) -> pd.DataFrame:
+        return pd.read_csv(
+            path,
+            sep=delimiter,
+            decimal=decimal,
+            header=0 if header else None,
+            encoding="utf-8-sig",
+            low_memory=False,
+        )
+
+    frame, decimal = read("."), "."
+    if delimiter == ";":  # where the comma is the decimal mark
+        other = read(",")
+        if len(other.select_dtypes("number").columns) > len(frame.select_dtypes("number").columns):
+            frame, decimal = other, ","
     if not header:
         frame.columns = pd.Index([f"x{i}" for i in range(frame.shape[1])])
-    return frame, delimiter
+    return frame, Dialect(delimiter, decimal)
+
+
+def _fields(lines: list[str], delimiter: str) -> int:
+    """Number of fields a line if all have the same and more than one, else 0."""
+    counts = {len(row) for row in csv.reader(lines, delimiter=delimiter)}
+    return max(counts) if len(counts) == 1 and max(counts) > 1 else 0
 
 
 def _is_number(text: str) -> bool:
@@ -188,7 +217,9 @@ def _load(path: Path) -> Any:
         loaded = np.load(path, allow_pickle=False)
         return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path.name} could not be read as a NumPy file: {error}") from error
+        # NumPy's own message for both would advise to unpickle a stranger's file.
+        why = "it is none, or holds Python objects" if "pickle" in str(error) else error
+        raise InputError(f"{path.name} could not be read as a NumPy file: {why}.") from error
 
 
 def _features_among(arrays: dict[str, Any], path: Path) -> Any:
@@ -206,7 +237,7 @@ def _features_among(arrays: dict[str, Any], path: Path) -> Any:
 def _labels_among(arrays: dict[str, Any], label: str | None, n: int, path: Path) -> pd.Series | None:
     if label is not None and label not in arrays:
         raise InputError(f"{path.name} has no array {label!r}; its arrays are: {listing(arrays)}.")
-    name = label or next((k for k in ("y", "Y") if k in arrays), None)
+    name = label or next((k for k in ("y", "Y", "gnd", "labels", "label") if k in arrays), None)
     if name is None:
         return None
     values = np.asarray(arrays[name]).ravel()
@@ -225,9 +256,9 @@ def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
         if table.labels is not None:
             frame[table.labels.name] = table.labels
         if table.suffix == ".parquet":
-            frame.to_parquet(path, index=False)
+            frame.to_parquet(path)
         else:
-            frame.to_csv(path, index=False, sep=table.delimiter)
+            frame.to_csv(path, index=False, sep=table.dialect.delimiter, decimal=table.dialect.decimal)
         return path
     X = table.X[:, support]
     if table.suffix == ".npy":
@@ -240,7 +271,7 @@ def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
     if table.labels is not None:
         arrays[str(table.labels.name)] = table.labels.to_numpy()
     if table.suffix == ".mat":
-        scipy.io.savemat(path, arrays)
+        scipy.io.savemat(path, arrays, oned_as="column")
     else:
         np.savez_compressed(path, **arrays)
     return path

@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from .base import BaseSelector
+from .base import BaseSelector, listing
 from .graph import adaptive_knn_graph
 from .nn import KNNGraph
 from .nn.soft_topk import SOLVERS
@@ -78,9 +78,9 @@ class DirichletSelector(BaseSelector):
     refine : bool
         After training, exchange single features while that lowers the exact objective
         (:func:`~homophily.refinement.exchange_features`).
-    batch_size : int, optional
+    batch_size : int or "all", optional
         Rows that a step looks at, by default all up to 256. Each row still finds its neighbours among all samples, so
-        a batch's gradient is right in expectation. An integer of at least n uses all rows.
+        a batch's gradient is right in expectation.
     n_anchors : int, optional
         Look for neighbours among that many samples only, drawn anew each step, so that the cost of a step does not
         depend on n.
@@ -151,7 +151,7 @@ class DirichletSelector(BaseSelector):
         "init_std": [Interval(Real, 0, None, closed="left"), StrOptions({"glorot"})],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "refine": ["boolean"],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"all"}), None],
         "n_anchors": [Interval(Integral, 2, None, closed="left"), None],
         "tol": [Interval(Real, 0, 1, closed="left")],
         "literal": ["boolean"],
@@ -179,7 +179,7 @@ class DirichletSelector(BaseSelector):
         init_std: float | str = 0.01,
         n_init: int = 2,
         refine: bool = True,
-        batch_size: int | None = None,
+        batch_size: int | str | None = None,
         n_anchors: int | None = None,
         tol: float = 2e-3,
         literal: bool = False,
@@ -244,7 +244,7 @@ class DirichletSelector(BaseSelector):
             "init_std": "glorot",
             "n_init": 1,
             "refine": False,
-            "batch_size": np.iinfo(np.int64).max,
+            "batch_size": "all",
             "tol": 0.0,
             "literal": True,
         }
@@ -307,7 +307,7 @@ class DirichletSelector(BaseSelector):
         picks = [pick_features(restart) for restart in logits]
         values = np.array([self._judge(points, features, objective) for features in picks])
         exchanged: list[np.ndarray] = [np.empty(0, dtype=int)] * len(picks)
-        budget = BUDGET if self.refine else 0
+        budget = BUDGET if self.refine and not report.stopped else 0
         for restart in values.argsort():
             refined, budget = exchange_features(
                 points, picks[restart], self.n_neighbors, objective, budget=budget, should_stop=report.exchange
@@ -345,10 +345,16 @@ class DirichletSelector(BaseSelector):
         """Say why the energy is 0: no feature is then better than another."""
         n = len(data.values)
         distinct = len(np.unique(data.values, axis=0))
+        few = [(len(np.unique(data.values[:, data.kept == f])), f) for f in self.selected_features_]
+        fewest = listing(f"{f} ({count} values)" for count, f in sorted(few))
+        cause = (
+            f"{n - distinct} of the {n} rows repeat others; remove them"
+            if distinct < n
+            else "they take few values; leave such columns out or select more features"
+        )
         warnings.warn(
-            f"The energy of the selected features is 0: every sample has {self.n_neighbors} exact copies in them, "
-            f"because they take few values or because rows repeat ({distinct} of the {n} rows of X are distinct). "
-            "Other selections may do as well; raise n_neighbors, or remove repeated rows.",
+            f"The energy of the selected features is 0: every sample has {self.n_neighbors} exact copies in them, and "
+            f"other selections may do as well. Probably {cause}, or raise n_neighbors. Selected: columns {fewest}.",
             UserWarning,
             stacklevel=4,
         )
@@ -366,7 +372,7 @@ class DirichletSelector(BaseSelector):
             epsilon=self.epsilon,
             unique=bool(self.unique),
             init_std=math.sqrt(2 / (d + m)) if self.init_std == "glorot" else float(self.init_std),
-            batch_size=min(n, BATCH if self.batch_size is None else self.batch_size),
+            batch_size=n if isinstance(self.batch_size, str) else min(n, self.batch_size or BATCH),
             n_anchors=self.n_anchors,
             tol=self.tol,
             literal=bool(self.literal),
@@ -394,7 +400,7 @@ class DirichletSelector(BaseSelector):
             return torch.empty(0, device=self.device).device
         except (RuntimeError, AssertionError) as error:
             raise ValueError(
-                f"device={self.device!r} is not available here ({str(error).splitlines()[0]}); use 'auto' or 'cpu'."
+                f"device={self.device!r} is not available here; use 'auto', 'cpu', or 'cuda' or 'mps' if there is one."
             ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -16,8 +17,11 @@ RESULTS = ("selected.csv", "reduced.*", "graph.npz", "history.csv", "model", "re
 
 def check_output(folder: Path, data: Path, *, overwrite: bool) -> None:
     """Raise if ``folder`` cannot take the result of a run on ``data``, before any work is done."""
-    if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder} is a file; name another output folder with --out.")
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise FileExistsError(f"{there} is a file, so {folder} cannot be a folder; name another with --out.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(f"{there} cannot be written to; name another output folder with --out.")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not overwrite:

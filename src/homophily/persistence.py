@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
 
 from ._version import __version__
 
@@ -39,7 +40,7 @@ def save_estimator(estimator: Any, folder: Path) -> Path:
         "params": {name: _plain(value) for name, value in params.items()},
         "fitted": fitted,
     }
-    save_file(arrays, folder / ARRAYS)
+    (folder / ARRAYS).write_bytes(save(arrays))
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
     return folder
 
@@ -48,7 +49,8 @@ def load_estimator(cls: type, folder: Path) -> Any:
     """Rebuild the estimator of class ``cls`` that :func:`save_estimator` wrote."""
     missing = [name for name in (ARRAYS, DESCRIPTION) if not (folder / name).is_file()]
     if missing:
-        raise FileNotFoundError(f"{folder} holds no saved model: {' and '.join(missing)} not found there.")
+        hint = f" Did you mean {folder / 'model'}?" if (folder / "model" / DESCRIPTION).is_file() else ""
+        raise FileNotFoundError(f"{folder} holds no saved model: {' and '.join(missing)} not found there.{hint}")
     try:
         description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         found = description["class"], description["format"]
@@ -59,7 +61,10 @@ def load_estimator(cls: type, folder: Path) -> Any:
         raise ValueError(
             f"{folder} holds a {found[0]} in format {found[1]}, expected {cls.__name__} in format {FORMAT}."
         )
-    arrays = load_file(folder / ARRAYS)
+    try:
+        arrays = load_file(folder / ARRAYS)
+    except SafetensorError as error:
+        raise ValueError(f"{folder / ARRAYS} is damaged: {error}.") from error
     estimator = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in params.items()})
     for name, value in fitted.items():
         setattr(estimator, name, _unpack(value, arrays))

@@ -26,6 +26,11 @@ def dirichlet_energy(X: Tensor, S: NeighborGraph | Tensor, *, method: str = "row
     method : {"rows", "laplacian"}
         The row sum needs no n x n matrix and splits into batches of rows; the Laplacian is there to check it.
     """
+    if not isinstance(S, NeighborGraph | Tensor):
+        raise TypeError(f"S must be a NeighborGraph or a tensor (n, n), got {type(S).__name__}.")
+    size = (S.indices.shape[-2], S.n_points) if isinstance(S, NeighborGraph) else tuple(S.shape[-2:])
+    if size != (X.shape[-2], X.shape[-2]):
+        raise ValueError(f"S joins {size[0]} rows to {size[1]} points, but X has {X.shape[-2]} rows.")
     if method == "laplacian":
         L = laplacian(S)
         return (X * (L @ X)).sum((-2, -1))

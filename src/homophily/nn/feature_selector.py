@@ -59,6 +59,8 @@ class UniqueFeatureSelector(nn.Module):
 
     def forward(self, temperature: float, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``F``, shaped as ``logits``. In evaluation mode no noise is added."""
+        if not temperature > 0:
+            raise ValueError(f"temperature must be positive, got {temperature}.")
         noise = gumbel_like(self.logits, generator) if self.training else None
         F_hat = gumbel_softmax(self.logits, temperature, noise)
         return orthogonalize(F_hat, self.epsilon) if self.unique else F_hat

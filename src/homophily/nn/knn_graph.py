@@ -125,6 +125,8 @@ class KNNGraph(nn.Module):
         With ``queries (..., B, m)`` only these get rows, and look for their neighbours among ``points``. ``own (B,)``
         is the place of each query among the points, which it must not neighbour, or -1 if it is none of them.
         """
+        if not isinstance(points, Tensor) or not points.is_floating_point() or points.ndim < 2:
+            raise TypeError(f"points must be a floating-point tensor (..., n, m), got {_describe(points)}.")
         n = points.shape[-2]
         if queries is None:
             queries, own = points, torch.arange(n, device=points.device)
@@ -159,6 +161,10 @@ class KNNGraph(nn.Module):
 
     def extra_repr(self) -> str:  # noqa: D102
         return f"k={self.k}, " + ("exact" if self.exact else f"reg={self.reg:g}, solver={self.solver!r}")
+
+
+def _describe(value: object) -> str:
+    return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 @torch.no_grad()

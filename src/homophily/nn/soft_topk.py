@@ -84,6 +84,8 @@ def soft_topk(
     The paper ends on the column update, which leaves the rows off by what has not converged. Here a plan is always
     built by rows, so the rows are exact and the residual lies in the columns.
     """
+    if not distances.is_floating_point():
+        raise TypeError(f"distances must be a floating-point tensor, got {distances.dtype}.")
     if not 1 <= k < distances.shape[-1]:
         raise ValueError(f"k must lie between 1 and c - 1 = {distances.shape[-1] - 1}, got k={k}.")
     if not torch.isfinite(distances).all():
