@@ -266,8 +266,8 @@ class DirichletSelector(BaseSelector):
             Finite numbers, at least ``n_neighbors + 1`` rows. It is standardised inside and not changed.
         y : ignored
         callback : callable, optional
-            Called after each step with a :class:`~homophily.training.Progress`; the training ends when it returns
-            True, and what has been learned until then is kept.
+            Called after each step with a :class:`~homophily.training.Progress`; the run ends when it returns True, and
+            what has been learned until then is kept.
         """
         data = self._check_and_standardize(X)
         n, d = data.values.shape
@@ -306,21 +306,11 @@ class DirichletSelector(BaseSelector):
         logits = [restart.double().cpu().numpy() for group in trained for restart in group.logits]
         picks = [pick_features(restart) for restart in logits]
         values = np.array([self._judge(points, features, objective) for features in picks])
-        exchanged: list[np.ndarray] = [np.empty(0, dtype=int)] * len(picks)
-        budget = BUDGET if self.refine and not report.stopped else 0
-        for restart in values.argsort():
-            refined, budget = exchange_features(
-                points, picks[restart], self.n_neighbors, objective, budget=budget, should_stop=report.exchange
-            )
-            value = self._judge(points, refined, objective)
-            if value < values[restart]:
-                exchanged[restart] = np.setdiff1d(refined, picks[restart])
-                _hand_on(logits[restart], picks[restart], refined)
-                picks[restart], values[restart] = refined, value
-            if budget <= 0 or report.stopped:
-                break
+        learned = picks.copy()
+        if self.refine and not report.stopped:
+            self._exchange(points, objective, logits, picks, values, report)
         best = int(values.argmin())
-        self.exchanged_features_ = data.kept[exchanged[best]]
+        self.exchanged_features_ = data.kept[np.setdiff1d(picks[best], learned[best])]
         self.restart_objectives_ = values
         self.logits_ = logits[best]
         self._set_selection(data, picks[best], selection_strength(self.logits_))
@@ -337,6 +327,28 @@ class DirichletSelector(BaseSelector):
         }
         self.n_iter_ = owner.n_iter
         self.interrupted_ = report.stopped
+
+    def _exchange(
+        self,
+        points: torch.Tensor,
+        objective: Objective,
+        logits: list[np.ndarray],
+        picks: list[np.ndarray],
+        values: np.ndarray,
+        report: Report,
+    ) -> None:
+        """Exchange features of the restarts, the best first, until the budget is spent; updates the lists in place."""
+        budget = BUDGET
+        for restart in values.argsort():
+            refined, budget = exchange_features(
+                points, picks[restart], self.n_neighbors, objective, budget=budget, should_stop=report.exchange
+            )
+            value = self._judge(points, refined, objective)
+            if value < values[restart]:
+                _hand_on(logits[restart], picks[restart], refined)
+                picks[restart], values[restart] = refined, value
+            if budget <= 0 or report.stopped:
+                break
 
     def _judge(self, points: torch.Tensor, features: np.ndarray, objective: Objective) -> float:
         return judge(points, features, self.n_neighbors, objective)

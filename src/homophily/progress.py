@@ -55,14 +55,12 @@ class Report:
 
 
 @contextmanager
-def training_progress(
-    show: bool | int, max_iter: int, n_init: int, callback: Callback | None, console: Console | None = None
-) -> Iterator[Report]:
+def training_progress(show: bool | int, max_iter: int, n_init: int, callback: Callback | None) -> Iterator[Report]:
     """Yield the callback to train with; with ``show`` it draws a bar on standard error."""
     if not show:
         yield Report(callback, None, max_iter, n_init)
         return
-    console = console or Console(file=sys.stderr)
+    console = Console(file=sys.stderr)
     columns = (BarColumn(bar_width=16), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[detail]}"))
     with Bar(*columns, TimeRemainingColumn(compact=True), console=console, transient=console.is_terminal) as bar:
         yield Report(callback, bar, max_iter, n_init)

@@ -59,7 +59,6 @@ class Trained:
     logits: Tensor  # (R, d, m)
     history: dict[str, np.ndarray]  # (steps,) temperature, (steps, R) the others
     n_iter: int
-    interrupted: bool  # a callback asked to stop
 
 
 def train(
@@ -95,7 +94,7 @@ def train(
     everyone = torch.arange(n, device=X.device)
     hot, cold = schedule.temperature
     history: dict[str, list[Tensor]] = {name: [] for name in HISTORY}
-    interrupted = False
+    stop = False
     for step in range(schedule.max_iter):
         T = hot * (cold / hot) ** (step / max(1, schedule.max_iter - 1))
         rows, among = everyone, everyone
@@ -115,11 +114,11 @@ def train(
         if callback is not None:
             best = int(loss.argmin())
             state = T, float(energy[best]), float(confidence[best])
-            interrupted = bool(callback(Progress("training", step + 1, schedule.max_iter, restarts, *state)))
-        if interrupted or bool((confidence >= 1 - schedule.tol).all()):
+            stop = bool(callback(Progress("training", step + 1, schedule.max_iter, restarts, *state)))
+        if stop or bool((confidence >= 1 - schedule.tol).all()):
             break
     stacked = {name: torch.stack(entries).cpu().numpy() for name, entries in history.items()}
-    return Trained(selector.logits.detach(), stacked, step + 1, interrupted)
+    return Trained(selector.logits.detach(), stacked, step + 1)
 
 
 def _backward(
