@@ -267,13 +267,13 @@ def test_duplicate_rows(noise):
     np.testing.assert_allclose(selector.graph_.sum(axis=1), 1)
 
 
-@pytest.mark.parametrize("batch_size", [40, 1000, "all"])
 def test_few_valued_features_of_no_energy_are_named(noise):
     X = np.hstack([noise[:, :4], noise[:, 4:] > 0])
     with pytest.warns(UserWarning, match=r"they take few values.* columns \d \(2 values\)"):
         DirichletSelector(1, **QUICK).fit(X)
 
 
+@pytest.mark.parametrize("batch_size", [40, 1000, "all"])
 def test_a_batch_of_all_rows_is_the_full_batch(noise, batch_size):
     full = DirichletSelector(3, **QUICK).fit(noise)
     batch = DirichletSelector(3, batch_size=batch_size, **QUICK).fit(noise)
