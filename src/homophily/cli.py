@@ -19,7 +19,7 @@ from ._version import __version__
 __all__ = ["app", "main"]
 
 USER_ERROR, INTERRUPTED = 2, 130
-TRAINING = "Training"
+FILES, TRAINING = "Files", "Training"
 
 app = typer.Typer(
     help="Unsupervised feature selection that learns the k-nearest-neighbour graph along with the features.",
@@ -69,21 +69,34 @@ def _root(
 @app.command()
 def select(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy or mat: one sample a row.")],
-    m: Annotated[int, typer.Option("-m", "--n-features", min=1, help="How many features to select.")],
+    m: Annotated[int, typer.Option("-m", "--n-features", min=1, metavar="M", help="How many features to select.")],
     method: Annotated[Method, typer.Option(help="Which selector.")] = Method.dirichlet,
     label_column: Annotated[
-        str | None, typer.Option(help="Column (or array) with labels: kept out of the selection, carried along.")
+        str | None,
+        typer.Option(metavar="NAME", help="Labels: carried along, never used to select.", rich_help_panel=FILES),
     ] = None,
-    index_column: Annotated[str | None, typer.Option(help="Column that names the samples.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; may be given several times.")] = None,
+    index_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column that names the samples.", rich_help_panel=FILES)
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Column to leave out; may be repeated.", rich_help_panel=FILES),
+    ] = None,
     header: Annotated[
         bool | None,
-        typer.Option("--header/--no-header", help="Whether the first line of a csv names the columns."),
+        typer.Option(
+            "--header/--no-header", help="Does the first line of a csv name the columns?", rich_help_panel=FILES
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Output folder.", show_default="DATA-selected")
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Output folder.", show_default="DATA-selected", rich_help_panel=FILES
+        ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the result in the output folder.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the result in the output folder.", rich_help_panel=FILES)
+    ] = False,
     objective: Annotated[
         Objective, typer.Option(help="energy: the paper's. coverage: for data with many near-copies.")
     ] = Objective.energy,
