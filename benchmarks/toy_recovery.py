@@ -1,6 +1,6 @@
 """How often ``DirichletSelector(2)`` finds the two informative columns of the toy data.
 
-    python benchmarks/toy_recovery.py [--seeds 100] [--jobs 2] [--json FILE]
+    python benchmarks/toy_recovery.py [--seeds 100] [--names circles] [--jobs 2] [--json FILE]
 
 Seed s draws both the data and the training. Prints the rate and the seconds of one fit for each data set, and beside
 them, on the first ten seeds, the rates of the two halves of the method: training without the exchange of features that
@@ -30,6 +30,7 @@ def main():
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--names", nargs="+", choices=TOY_NAMES, default=TOY_NAMES)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -39,7 +40,7 @@ def main():
         jobs = (delayed(recovered)(name, seed, **params) for seed in range(seeds))
         return zip(*Parallel(arguments.jobs)(jobs), strict=True)
 
-    for name in TOY_NAMES:
+    for name in arguments.names:
         few = min(10, arguments.seeds)
         found, seconds = rate(name, arguments.seeds)
         trained, _ = rate(name, few, refine=False)
