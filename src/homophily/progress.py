@@ -29,29 +29,28 @@ class Report:
         self.task = None if bar is None else bar.add_task("", total=max_iter * n_init, detail="starting")
 
     def __call__(self, progress: Progress) -> bool:
-        """Take note of a step; true if the training is to stop."""
+        """Take note of a step of either stage; true if the run is to stop."""
         with self.lock:
             self.last = progress
             if self.callback is not None and self.callback(progress):
                 self.stopped = True
             if self.bar is not None and self.task is not None:
                 first, last = progress.restarts
-                detail = (
-                    f"restart {last}/{self.n_init}  T {progress.temperature:.2f}  "
-                    f"energy {progress.energy:.4g}  sure {progress.confidence:.0%}"
-                )
-                self.bar.update(self.task, advance=last - first, detail=detail)
+                if progress.stage == "exchange":
+                    advance, detail = 0, f"exchanging features, turn {progress.step}"
+                else:
+                    advance = last - first
+                    detail = (
+                        f"restart {last}/{self.n_init}  T {progress.temperature:.2f}  "
+                        f"energy {progress.energy:.4g}  sure {progress.confidence:.0%}"
+                    )
+                self.bar.update(self.task, advance=advance, detail=detail)
             return self.stopped
 
     def exchange(self, turn: int) -> bool:
         """Take note of a turn of the exchange of features that follows the training; true if it is to stop."""
         assert self.last is not None
-        progress = replace(self.last, stage="exchange", step=turn + 1)
-        if self.callback is not None and self.callback(progress):
-            self.stopped = True
-        if self.bar is not None and self.task is not None:
-            self.bar.update(self.task, detail=f"exchanging features, turn {turn + 1}")
-        return self.stopped
+        return self(replace(self.last, stage="exchange", step=turn + 1))
 
 
 @contextmanager
