@@ -19,7 +19,7 @@ from ._version import __version__
 __all__ = ["app", "main"]
 
 USER_ERROR, INTERRUPTED = 2, 130
-FILES, TRAINING = "Files", "Training"
+FILES, TRAINING, JUDGING = "Files", "Training", "Judging"
 
 app = typer.Typer(
     help="Unsupervised feature selection that learns the k-nearest-neighbour graph along with the features.",
@@ -161,6 +161,113 @@ def select(
         )
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+LabelColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Labels, never used to select.", rich_help_panel=FILES)
+]
+IndexColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Column that names the samples.", rich_help_panel=FILES)
+]
+DropColumns = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Column to leave out; may be repeated.", rich_help_panel=FILES),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Does the first line of a csv name the columns?", rich_help_panel=FILES),
+]
+
+
+@app.command()
+def compare(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy or mat: one sample a row.")],
+    m: Annotated[
+        str, typer.Option("-m", "--n-features", metavar="M,...", help="How many features to select, such as 25,50.")
+    ],
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="Which of dirichlet, ls, rsr, udfs, cae, dufs, wast, aefs, random, all; random is always added.",
+            show_default="all of them",
+        ),
+    ] = None,
+    label_column: LabelColumn = None,
+    index_column: IndexColumn = None,
+    drop: DropColumns = None,
+    header: Header = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Output folder; an earlier comparison in it is continued.",
+            show_default="DATA-compared",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    splits: Annotated[int, typer.Option(min=1, help="Random splits.", rich_help_panel=JUDGING)] = 5,
+    test_size: Annotated[float, typer.Option(help="Fraction of rows to test on.", rich_help_panel=JUDGING)] = 0.2,
+    stratify: Annotated[
+        bool, typer.Option("--stratify", help="Keep the proportions of the classes.", rich_help_panel=JUDGING)
+    ] = False,
+    trees: Annotated[int, typer.Option(min=1, help="Trees of the random forest.", rich_help_panel=JUDGING)] = 1000,
+    random_draws: Annotated[int, typer.Option(min=1, help="Random selections a split.", rich_help_panel=JUDGING)] = 5,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=JUDGING)
+    ] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: one a core.")] = -1,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Compare selectors on DATA: how well the features they choose classify, cluster and reconstruct.
+
+    Selectors see the training rows of random splits and no labels, a forest, k-means and a network judge the rest.
+
+    Writes comparison.csv, cells.csv, comparison.md and runs.sqlite to the output folder.
+
+    Ctrl-C keeps what is finished; the same command goes on from there.
+    """
+    if jobs == 0:
+        raise typer.BadParameter("0 processes cannot do anything; give a number of processes, or -1 for one a core.")
+    with _user_errors(debug):
+        ms = _counts(m)
+        from .compare import run_compare
+        from .methods import METHODS
+
+        interrupted = run_compare(
+            data,
+            methods=list(METHODS) if methods is None else _parts(methods),
+            ms=ms,
+            settings={
+                "splits": splits,
+                "test_size": test_size,
+                "stratify": stratify,
+                "seed": seed,
+                "n_estimators": trees,
+                "random_draws": random_draws,
+            },
+            columns={"label_column": label_column, "index_column": index_column, "drop": drop or (), "header": header},
+            folder=output or Path(f"{data.stem}-compared"),
+            n_jobs=jobs,
+            quiet=quiet,
+        )
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _counts(text: str) -> list[int]:
+    """The numbers of ``25,50``."""
+    parts = _parts(text)
+    if not parts or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise ValueError(f"-m {text!r}: expected numbers of features separated by commas, such as 25,50.")
+    return [int(part) for part in parts]
 
 
 @contextmanager

@@ -11,23 +11,27 @@ from sklearn.utils import check_array
 
 from .nn import exact_similarities, nearest, squared_distances
 
-__all__ = ["adaptive_knn_graph", "heat_kernel_graph", "laplacian", "symmetrize"]
+__all__ = ["adaptive_knn_graph", "heat_kernel_graph", "k_nearest", "laplacian", "symmetrize"]
 
 BUDGET = 2**24  # entries held at once
 
 
-def heat_kernel_graph(X: Any, k: int = 5, sigma: float = 1.0) -> sp.csr_array:
+def heat_kernel_graph(X: Any, k: int = 5, sigma: float | None = 1.0) -> sp.csr_array:
     r"""The paper's Heat graph (Appendix S6.1.4): :math:`s_{ij} = \exp(-\|x_i - x_j\|^2 / 2\sigma^2)` for the k nearest.
+
+    ``sigma=None`` takes the mean distance to the neighbours, which suits data of any scale.
 
     Returns
     -------
     S : csr_array (n, n)
         Not symmetric; see :func:`symmetrize`.
     """
-    if not sigma > 0:
-        raise ValueError(f"sigma must be positive, got {sigma}.")
+    if sigma is not None and not sigma > 0:
+        raise ValueError(f"sigma must be positive or None, got {sigma}.")
     X = check_array(X, dtype=np.float64)
     neighbors, E = _neighbors(X, k, k)
+    if sigma is None:
+        sigma = float(np.sqrt(E).mean()) or 1.0  # where all neighbours are copies any width gives weights of 1
     return _csr(neighbors, np.exp(-E / (2 * sigma**2)))
 
 
@@ -44,6 +48,11 @@ def adaptive_knn_graph(X: Any, k: int = 5) -> sp.csr_array:
     neighbors, E = _neighbors(X, k, min(k + 1, len(X) - 1))
     S = exact_similarities(torch.from_numpy(E), k).numpy()
     return _csr(neighbors[:, :k], S[:, :k])
+
+
+def k_nearest(X: Any, k: int = 5) -> np.ndarray:
+    """Indices of the ``k`` nearest other rows of each row of ``X``, nearest first; (n, k)."""
+    return _neighbors(check_array(X, dtype=np.float64), k, k)[0]
 
 
 def symmetrize(S: Any) -> Any:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -25,7 +22,18 @@ from .objectives import OBJECTIVES, Energy, Objective
 from .preprocessing import Standardized
 from .progress import Report, training_progress
 from .refinement import BUDGET, exchange_features
-from .training import HISTORY, Callback, Schedule, Trained, judge, pick_features, selection_strength, train
+from .runtime import one_thread, resolve_device
+from .training import (
+    HISTORY,
+    Callback,
+    Schedule,
+    Trained,
+    check_temperature,
+    judge,
+    pick_features,
+    selection_strength,
+    train,
+)
 
 __all__ = ["DirichletSelector"]
 
@@ -279,14 +287,14 @@ class DirichletSelector(BaseSelector):
             )
         if self.n_anchors is not None and self.n_anchors <= self.n_neighbors:
             raise ValueError(f"n_anchors={self.n_anchors} must be greater than n_neighbors={self.n_neighbors}.")
-        points = torch.from_numpy(data.values).to(self._device())
+        points = torch.from_numpy(data.values).to(resolve_device(self.device))
         schedule, graph = self._schedule(n, d, m), self._graph_module(n)
         objective = OBJECTIVES[self.objective](points)
         size = min(self.n_init, max(1, GROUP_ROWS // schedule.batch_size))
         groups = [(start, min(start + size, self.n_init)) for start in range(0, self.n_init, size)]
         seeds = self._seeds(len(groups))
 
-        with _OneThread.used(), training_progress(self.verbose, self.max_iter, self.n_init, callback) as report:
+        with one_thread(), training_progress(self.verbose, self.max_iter, self.n_init, callback) as report:
             trained = Parallel(n_jobs=self.n_jobs, backend="threading")(
                 delayed(_train_group)(points, m, graph, objective, schedule, group, seed, report)
                 for group, seed in zip(groups, seeds, strict=True)
@@ -374,13 +382,11 @@ class DirichletSelector(BaseSelector):
     def _schedule(self, n: int, d: int, m: int) -> Schedule:
         """The parameters with every default filled in."""
         unit = math.log1p(d)  # what a logit has to gain to matter among d
-        temperature = (max(0.65 * unit, 0.2), 0.1) if self.temperature is None else tuple(self.temperature)
-        if len(temperature) != 2 or not all(isinstance(T, Real) and 0 < T < math.inf for T in temperature):
-            raise ValueError(f"temperature must be two positive numbers, (first, last), got {self.temperature!r}.")
+        default = max(0.65 * unit, 0.2), 0.1
         return Schedule(
             learning_rate=10 * unit / self.max_iter if self.learning_rate is None else self.learning_rate,
             max_iter=self.max_iter,
-            temperature=temperature,
+            temperature=check_temperature(default if self.temperature is None else self.temperature),
             epsilon=self.epsilon,
             unique=bool(self.unique),
             init_std=math.sqrt(2 / (d + m)) if self.init_std == "glorot" else float(self.init_std),
@@ -405,16 +411,6 @@ class DirichletSelector(BaseSelector):
             normalize=not self.literal,
         )
 
-    def _device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            return torch.empty(0, device=self.device).device
-        except (RuntimeError, AssertionError) as error:
-            raise ValueError(
-                f"device={self.device!r} is not available here; use 'auto', 'cpu', or 'cuda' or 'mps' if there is one."
-            ) from error
-
 
 def _train_group(
     X: torch.Tensor,
@@ -437,30 +433,3 @@ def _hand_on(logits: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
     """Give the certainty of each column about its old feature to the one that replaced it."""
     for column, (was, now) in enumerate(zip(old, new, strict=True)):
         logits[[was, now], column] = logits[[now, was], column]
-
-
-class _OneThread:
-    """Let each torch operation use one thread, so that sums are taken in one order whatever ``n_jobs`` is.
-
-    The setting is the process's, so of several fits in threads the first changes it and the last changes it back.
-    """
-
-    lock = threading.Lock()
-    users = 0
-    before = 1
-
-    @classmethod
-    @contextmanager
-    def used(cls) -> Iterator[None]:
-        with cls.lock:
-            if not cls.users:
-                cls.before = torch.get_num_threads()
-            cls.users += 1
-            torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            with cls.lock:
-                cls.users -= 1
-                if not cls.users:
-                    torch.set_num_threads(cls.before)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["check_output", "output_folder"]
+__all__ = ["check_output", "check_writable", "output_folder", "write_whole"]
 
 # What a run writes, so what --overwrite may remove.
 RESULTS = ("selected.csv", "reduced.*", "graph.npz", "history.csv", "model", "report.html")
@@ -17,11 +17,7 @@ RESULTS = ("selected.csv", "reduced.*", "graph.npz", "history.csv", "model", "re
 
 def check_output(folder: Path, data: Path, *, overwrite: bool) -> None:
     """Raise if ``folder`` cannot take the result of a run on ``data``, before any work is done."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise FileExistsError(f"{there} is a file, so {folder} cannot be a folder; name another with --out.")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(f"{there} cannot be written to; name another output folder with --out.")
+    check_writable(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not overwrite:
@@ -31,6 +27,25 @@ def check_output(folder: Path, data: Path, *, overwrite: bool) -> None:
         )
     if data.resolve() in (path.resolve() for path in _results_in(folder)):
         raise FileExistsError(f"{data} lies in the output folder and would be overwritten; name another with --out.")
+
+
+def check_writable(folder: Path) -> None:
+    """Raise if ``folder`` is no folder or cannot be made or written to."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise FileExistsError(f"{there} is a file, so {folder} cannot be a folder; name another with --out.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(f"{there} cannot be written to; name another output folder with --out.")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` such that whoever reads it finds the old content or the new, never a part."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 @contextmanager

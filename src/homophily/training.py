@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +16,17 @@ from torch import Tensor
 from .nn import KNNGraph, UniqueFeatureSelector
 from .objectives import Objective
 
-__all__ = ["HISTORY", "Progress", "Schedule", "Trained", "judge", "pick_features", "selection_strength", "train"]
+__all__ = [
+    "HISTORY",
+    "Progress",
+    "Schedule",
+    "Trained",
+    "check_temperature",
+    "judge",
+    "pick_features",
+    "selection_strength",
+    "train",
+]
 
 CHUNK = 2**22  # entries of a transport plan that are held at once
 TINY = 1e-30
@@ -155,6 +168,14 @@ def _backward(
     if leaf.grad is not None:
         points.backward(leaf.grad / divisor[:, None, None])
     return value.clamp_min(TINY) / len(rows), energy * (n / len(rows) / 2)
+
+
+def check_temperature(temperature: Any) -> tuple[float, float]:
+    """First and last temperature, if that is what was given."""
+    if len(temperature) != 2 or not all(isinstance(T, Real) and 0 < float(T) < math.inf for T in temperature):
+        raise ValueError(f"temperature must be two positive numbers, (first, last), got {temperature!r}.")
+    first, last = temperature
+    return float(first), float(last)
 
 
 def pick_features(logits: np.ndarray) -> np.ndarray:

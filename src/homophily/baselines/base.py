@@ -1,0 +1,114 @@
+"""What the methods that we compare with share: one fit, the paper's settings."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import _fit_context
+
+from ..base import BaseSelector, listing
+from ..progress import StepCallback, Steps, step_progress
+
+__all__ = ["DECADES", "Baseline", "best"]
+
+DECADES = [1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9]  # the grid that the paper searches for every penalty
+
+
+class Baseline(BaseSelector):
+    """A selector that finds a score for every column; subclasses implement ``_select``.
+
+    Attributes
+    ----------
+    selected_features_ : ndarray (m,)
+        Indices of the selected columns, the best first.
+    scores_ : ndarray (n_features_in_,)
+        Score of every column, larger is better; 0 for the constant ones.
+    dropped_features_ : ndarray
+        Indices of the constant columns, which are never selected.
+    history_ : dict of ndarray
+        What the method watched after each iteration or epoch.
+    n_iter_ : int
+        Iterations or epochs done.
+    interrupted_ : bool
+        Whether a callback ended the fit early.
+    """
+
+    param_grid: ClassVar[dict[str, list]] = {}
+    """What the paper searches, as :class:`sklearn.model_selection.ParameterGrid` takes it."""
+
+    paper_params: ClassVar[dict[str, Any]] = {}
+    """What the paper sets on every data set, where that is not our default."""
+
+    dataset_params: ClassVar[dict[str, dict[str, Any]]] = {}
+    """What the paper sets on single data sets."""
+
+    nested: ClassVar[bool] = True
+    """Whether the m best of one fit are also the first m of a fit that selects more."""
+
+    score_meaning: ClassVar[str] = ""
+    """What ``scores_`` are, in words."""
+
+    @classmethod
+    def from_paper(cls, n_features_to_select: int | None = None, *, dataset: str | None = None, **others: Any) -> Self:
+        """The settings of the paper's Appendix S6.1.2, on ``dataset`` if it has its own there.
+
+        ``others`` are parameters of the class that override these; what the paper searches is in ``param_grid``.
+        """
+        params = dict(cls.paper_params)
+        if dataset is not None:
+            own = {_plain(name): values for name, values in cls.dataset_params.items()}
+            if _plain(dataset) not in map(_plain, PAPER_DATASETS):
+                raise ValueError(f"dataset={dataset!r} is none of the paper's: {listing(PAPER_DATASETS, 12)}.")
+            params |= own.get(_plain(dataset), {})
+        return cls(n_features_to_select, **{**params, **others})
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, *, callback: StepCallback | None = None) -> Self:
+        """Score the columns of ``X (n, d)`` and select the best.
+
+        Parameters
+        ----------
+        X : array, data frame or sparse matrix (n, d)
+            Finite numbers. It is standardised inside and not changed.
+        y : ignored
+        callback : callable, optional
+            Called after each iteration or epoch with a :class:`~homophily.progress.Step`; the fit ends when it returns
+            True, and what has been found until then is kept.
+        """
+        data = self._check_and_standardize(X)
+        m = self._number_to_select(data)
+        with step_progress(getattr(self, "verbose", False), callback) as steps:
+            features, scores = self._select(data.values, m, steps)
+        self._set_selection(data, features, scores)
+        self.history_ = steps.history
+        self.n_iter_ = steps.step
+        self.interrupted_ = steps.stopped
+        return self
+
+    def _select(self, X: np.ndarray, m: int, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
+        """Choose ``features (m,)``, all distinct, and ``scores (d,)`` of the standardised ``X (n, d)``."""
+        raise NotImplementedError
+
+    def _check_neighbors(self, n: int) -> None:
+        if self.n_neighbors >= n:
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} must be less than the number of samples, n_samples = {n}: "
+                f"set it to {n - 1} or less."
+            )
+
+
+def best(scores: np.ndarray, m: int) -> np.ndarray:
+    """The ``m`` columns with the largest ``scores``, of equal ones the first; (m,)."""
+    return np.argsort(-scores, kind="stable")[:m]
+
+
+TEXT_AND_PLANTED = ("PCMAC", "Madelon")
+IMAGES = ("COIL-20", "Yale", "PIX10", "Jaffe", "warpPIE10P")
+BIOLOGY = ("GLIOMA", "LUNG", "PROSTATE", "SRBCT", "SMK")
+PAPER_DATASETS = (*TEXT_AND_PLANTED, *IMAGES, *BIOLOGY)
+
+
+def _plain(name: str) -> str:
+    """Spellings of a data set's name that mean the same: COIL20, COIL-20, coil_20."""
+    return "".join(c for c in name.casefold() if c.isalnum())

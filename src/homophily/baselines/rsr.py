@@ -1,0 +1,179 @@
+"""RSR: regularised self-representation of Zhu et al. (Pattern Recognition 2015)."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.linalg
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
+
+from ..base import BaseSelector
+from ..progress import Steps
+from .base import DECADES, Baseline, best
+
+__all__ = ["RSR"]
+
+SMOOTHING = 1e-8  # |x| is sqrt(|x|^2 + SMOOTHING^2), so that no weight is infinite
+ALIKE = 0.01  # weights that differ by less than this fraction rank nothing
+
+
+class RSR(Baseline):
+    r"""Select the columns from which all columns can be represented linearly.
+
+    .. math::
+        \min_W \; \|X - XW\|_{2,1} + \lambda \|W\|_{2,1}
+
+    by iterative reweighting: with :math:`G_R = \mathrm{diag}(2\|w^i\|)` and :math:`G_L = \mathrm{diag}(1 / 2\|e^i\|)`
+    of the last round, :math:`W = G_R X^\top (X G_R X^\top + \lambda G_L^{-1})^{-1} X`. The objective never increases.
+    Columns are ranked by :math:`\|w^i\|`.
+
+    With more columns than samples the n×n system is solved, and neither :math:`W` nor any other d×d matrix is formed:
+    the norms of its rows follow from n×n matrices. Otherwise the d×d system is solved.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        The number m of features. By default half of the columns that vary.
+    reg : float, optional
+        The penalty λ. By default half of ``reg_max_``, or 0.8 of it where there are more samples than columns: there,
+        if it is small, every column represents itself and the ranking is meaningless. From ``reg_max_`` on the solution
+        is W = 0, and the ranking tells which rows approach it last.
+    max_iter : int
+        Rounds of reweighting at most.
+    tol : float
+        Stop when a round lowers the objective by less than this fraction of it.
+    verbose : bool
+        Show progress.
+    random_state : int, RandomState or None
+        Not used: nothing is drawn.
+
+    Attributes
+    ----------
+    scores_ : ndarray (n_features_in_,)
+        :math:`\|w^i\|`; 0 for the constant columns.
+    reg_max_ : float
+        The smallest λ at which W = 0 is the solution.
+    history_ : dict
+        ``objective`` after each round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from homophily.baselines import RSR
+    >>> rng = np.random.RandomState(0)
+    >>> X = np.hstack([rng.randn(200, 1) + 0.5 * rng.randn(200, 4), rng.randn(200, 6)])
+    >>> RSR(4).fit(X).get_support(indices=True).tolist()  # the first four have something in common
+    [0, 1, 2, 3]
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **BaseSelector._parameter_constraints,
+        "reg": [Interval(Real, 0, None, closed="neither"), None],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "verbose": ["verbose"],
+    }
+    param_grid: ClassVar[dict[str, list]] = {"reg": DECADES}
+    paper_params: ClassVar[dict[str, Any]] = {"reg": 1.0, "max_iter": 50}
+    score_meaning: ClassVar[str] = "weight of the column in the linear representation of all columns"
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        *,
+        reg: float | None = None,
+        max_iter: int = 500,
+        tol: float = 1e-5,
+        verbose: bool | int = False,
+        random_state: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.reg = reg
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _select(self, X: np.ndarray, m: int, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
+        X = X.astype(np.float64)
+        n, d = X.shape
+        self.reg_max_ = _reg_max(X)
+        reg = self.reg or (0.5 if d > n else 0.8) * self.reg_max_
+        reweight = _by_samples if d > n else _by_columns
+        G_R, G_L = np.ones(d), np.ones(n)
+        objective, fall = np.inf, np.inf
+        for _ in steps.plan(self.max_iter):
+            w, e = (np.hypot(norms, SMOOTHING) for norms in reweight(X, G_R, G_L, reg))
+            G_R, G_L = 2 * w, 1 / (2 * e)
+            before, objective = objective, e.sum() + reg * w.sum()
+            fall = before / objective - 1
+            if steps(objective=objective) or fall <= self.tol:
+                break
+        self._warn(w, reg, n, fall, steps)
+        return best(w, m), w
+
+    def _warn(self, w: np.ndarray, reg: float, n: int, fall: float, steps: Steps) -> None:
+        if fall > self.tol and not steps.stopped:
+            warnings.warn(
+                f"RSR did not converge: the last of {self.max_iter} rounds lowered the objective by {fall:.1e} of it, "
+                f"more than tol={self.tol:g}. Raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        if 1 < len(w) <= n and w.max() - w.min() < ALIKE * w.max():
+            warnings.warn(
+                f"RSR with reg={reg:g} ranks nothing: every column represents itself, the weights lie between "
+                f"{w.min():.4g} and {w.max():.4g}. Raise reg; reg_max_ = {self.reg_max_:.4g} is the largest that "
+                "leaves any weight.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+
+def _by_samples(X: np.ndarray, G_R: np.ndarray, G_L: np.ndarray, reg: float) -> tuple[np.ndarray, np.ndarray]:
+    r"""Norms of the rows of W (d,) and of E = X - XW (n,), from n×n matrices.
+
+    With :math:`A = G_L^{1/2} X` and :math:`B = (A G_R A^\top + \lambda I)^{-1} A` it is :math:`W = G_R A^\top B`,
+    so :math:`\|w^i\|^2 = g_i^2\, a_i^\top B B^\top a_i` and :math:`E = \lambda G_L^{-1/2} B`.
+    """
+    scale = np.sqrt(G_L)
+    A = X * scale[:, None]
+    B = _solve((A * G_R) @ A.T, A, reg)
+    return G_R * _quadratic(A, B @ B.T), reg / scale * np.linalg.norm(B, axis=1)
+
+
+def _by_columns(X: np.ndarray, G_R: np.ndarray, G_L: np.ndarray, reg: float) -> tuple[np.ndarray, np.ndarray]:
+    r"""The same from d×d matrices: :math:`W = G_R^{1/2} (G_R^{1/2} C G_R^{1/2} + \lambda I)^{-1} G_R^{1/2} C`,
+    :math:`C = X^\top G_L X`.
+    """  # noqa: D205
+    scale = np.sqrt(G_R)[:, None]
+    C = X.T @ (X * G_L[:, None])
+    W = scale * _solve(scale * C * scale.T, scale * C, reg)
+    return np.linalg.norm(W, axis=1), np.linalg.norm(X - X @ W, axis=1)
+
+
+def _solve(K: np.ndarray, B: np.ndarray, reg: float) -> np.ndarray:
+    """``(K + reg I)^-1 B`` for positive semi-definite ``K``, also where ``reg`` drowns in its rounding."""
+    ridged = K + reg * np.eye(len(K))
+    try:
+        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(ridged), B)
+    except np.linalg.LinAlgError:
+        values, vectors = scipy.linalg.eigh(K)
+        return vectors @ ((vectors.T @ B) / (np.maximum(values, 0) + reg)[:, None])
+
+
+def _quadratic(A: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """``sqrt(a' Q a)`` for each column ``a`` of ``A``, Q positive semi-definite; (d,)."""
+    return np.sqrt(np.maximum(np.einsum("if,if->f", A, Q @ A), 0))
+
+
+def _reg_max(X: np.ndarray) -> float:
+    r"""The smallest λ at which W = 0 is optimal: the largest row norm of :math:`X^\top \mathrm{diag}(1/\|x_j\|) X`."""
+    scaled = X / np.hypot(np.linalg.norm(X, axis=1), SMOOTHING)[:, None]
+    n, d = X.shape
+    norms = _quadratic(scaled, X @ X.T) if d > n else np.linalg.norm(scaled.T @ X, axis=1)
+    return float(norms.max())

@@ -1,0 +1,276 @@
+"""What ``homophily compare`` does, once its options are read."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table as Grid
+
+from .evaluation import Cell, Comparison, RunStore, summary
+from .evaluation.comparison import RANDOM
+from .io import read_table
+from .output import check_writable, write_whole
+
+__all__ = ["run_compare"]
+
+STORE = "runs.sqlite"
+RESULTS = ("comparison.csv", "cells.csv", "comparison.md")
+
+
+def run_compare(
+    data: Path,
+    *,
+    methods: Sequence[str],
+    ms: Sequence[int],
+    settings: dict[str, Any],
+    columns: dict[str, Any],
+    folder: Path,
+    n_jobs: int,
+    quiet: bool,
+) -> bool:
+    """Read ``data``, do what the folder's store does not hold yet, write and show the tables; true if interrupted.
+
+    Parameters
+    ----------
+    data : Path
+        Input file.
+    methods, ms : sequence
+        As :class:`~homophily.evaluation.Comparison` takes them.
+    settings : dict
+        Its other arguments.
+    columns : dict
+        Arguments of :func:`~homophily.io.read_table`.
+    folder : Path
+        Output folder: empty, or that of an earlier run, which is then continued.
+    n_jobs : int
+        Processes.
+    quiet : bool
+        As the option of the command.
+    """
+    out = Console(soft_wrap=True, highlight=False, quiet=quiet)
+    _check_folder(folder, data)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        table = read_table(data, **columns)
+        n, d = table.X.shape
+        out.print(f"Read [bold]{escape(data.name)}[/]: {n:,} samples, {d:,} features.")
+        for note in table.notes:
+            out.print(f"[yellow]Note:[/] {escape(note)}")
+        if table.labels is None:
+            out.print("[yellow]Note:[/] There are no labels; accuracy and clustering need --label-column.")
+        comparison = Comparison(table.X, table.labels, methods=methods, ms=ms, **settings)
+        folder.mkdir(parents=True, exist_ok=True)
+        with RunStore(folder / STORE) as store:
+            total, before = len(comparison.cells), len(comparison.finished(store))
+            if before:
+                out.print(f"{before} of {total} cells are done already.")
+            failed, interrupted = _run(comparison, store, n_jobs, before, show=not quiet and sys.stderr.isatty())
+            cells = comparison.finished(store)
+    done = len(cells)
+    cells += failed
+    notes = [*_failures(cells), *_warnings(cells)]
+    if not interrupted:  # joblib would complain about what was cut short
+        notes += dict.fromkeys(str(w.message) for w in caught)
+    _write_and_show(out, folder, data, comparison, cells, notes)
+    if interrupted:
+        out.print(f"Stopped: {done} of {total} cells are done and kept; the same command goes on from there.")
+    return interrupted
+
+
+def _check_folder(folder: Path, data: Path) -> None:
+    """Raise unless ``folder`` is empty or holds an earlier comparison, and ``data`` is safe from it."""
+    check_writable(folder)
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    if not (folder / STORE).is_file():
+        raise FileExistsError(
+            f"The output folder {folder} is not empty and holds no comparison ({STORE}) to go on with. Name another "
+            "with --out."
+        )
+    if data.resolve() in ((folder / name).resolve() for name in RESULTS):
+        raise FileExistsError(f"{data} lies in the output folder and would be overwritten; name another with --out.")
+
+
+def _run(comparison: Comparison, store: RunStore, n_jobs: int, before: int, *, show: bool) -> tuple[list[Cell], bool]:
+    """Do what is left; the cells that failed, and whether Ctrl-C ended it."""
+    failed = []
+    with _progress(len(comparison.cells), before, show=show) as progress:
+        try:
+            with closing(comparison.run(store, n_jobs=n_jobs, on_start=progress.started)) as cells:
+                for cell in cells:
+                    progress.finished(cell)
+                    if cell.failed is not None:
+                        failed.append(cell)
+        except KeyboardInterrupt:
+            return failed, True
+    return failed, False
+
+
+class _Running:
+    """Moves the bar, and says beside it what is being done."""
+
+    def __init__(self, bar: Bar, total: int, done: int) -> None:
+        self.bar = bar
+        self.task = bar.add_task("", total=total, completed=done, detail="starting")
+        self.fits: dict[tuple, str] = {}
+        self.lock = threading.Lock()
+
+    def started(self, cells: Sequence[Cell]) -> None:
+        with self.lock:
+            self.fits[_which(cells[0])] = f"{cells[0].method} (split {cells[0].split + 1})"
+        self._show(advance=0)
+
+    def finished(self, cell: Cell) -> None:
+        with self.lock:
+            self.fits.pop(_which(cell), None)
+        self._show(advance=1)
+
+    def _show(self, advance: int) -> None:
+        self.bar.update(self.task, advance=advance, detail=", ".join(self.fits.values()))
+
+
+def _which(cell: Cell) -> tuple:
+    return cell.method, cell.split, cell.draw
+
+
+@contextmanager
+def _progress(total: int, done: int, *, show: bool) -> Iterator[_Running]:
+    """Yield what is told of cells that start and finish; with ``show`` it draws a bar on standard error."""
+    console = Console(stderr=True)
+    columns = (
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[detail]}"),
+    )
+    # A cell may take minutes, so the speed is that of the last hour.
+    with Bar(*columns, console=console, transient=True, disable=not show, speed_estimate_period=3600) as bar:
+        yield _Running(bar, total, done)
+
+
+def _write_and_show(
+    out: Console, folder: Path, data: Path, comparison: Comparison, cells: list[Cell], notes: list[str]
+) -> None:
+    table = summary(cells)
+    if table.empty:  # stopped too early
+        return
+    labelled = comparison.y is not None
+    n, d = comparison.X.shape
+    legend = _legend(table)
+    markdown = [
+        f"# Feature selection on {data.name}",
+        f"{n:,} samples, {d:,} features. Command: `{shlex.join(['homophily', *sys.argv[1:]])}`",
+    ]
+    for m, rows in table.groupby("m"):
+        header, body = _columns(rows, labelled)
+        grid = Grid(box=None, pad_edge=False, header_style="bold")
+        for i, name in enumerate(header):
+            grid.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
+        for line in body:
+            grid.add_row(*line)
+        title = _count(m, "feature")
+        out.print(f"\n[bold]{title}[/]\n")
+        out.print(grid, soft_wrap=False)
+        markdown += [f"## {title}", _markdown(header, body)]
+    out.print(f"\n{legend}")
+    for note in notes:
+        out.print(f"[yellow]Note:[/] {escape(note)}")
+    markdown += [legend, "\n".join(f"- {note}" for note in notes)]
+
+    texts = (table.to_csv(index=False), _as_frame(cells).to_csv(index=False), "\n\n".join(markdown).rstrip() + "\n")
+    for name, text in zip(RESULTS, texts, strict=True):
+        write_whole(folder / name, text)
+    out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {', '.join((*RESULTS, STORE))}")
+
+
+def _columns(rows: pd.DataFrame, labelled: bool) -> tuple[list[str], list[list[str]]]:
+    """Header and body of the table of one m."""
+    main = "accuracy" if labelled else "reconstruction"
+    header = ["method", "seconds", "accuracy", "clustering", "RMSE", "accuracy − random"]
+    if not labelled:
+        header = ["method", "seconds", "RMSE", "RMSE − random"]
+    body = []
+    for row in rows.to_dict("records"):
+        if not row["splits"]:
+            body.append([row["method"], "failed", *[""] * (len(header) - 2)])
+            continue
+        gain = "" if row["method"] == RANDOM else _pm(row[f"{main}_gain"], row[f"{main}_gain_se"], "+.3f")
+        scores = [_pm(row[main], row[f"{main}_sd"])]
+        if labelled:
+            scores += [f"{row['clustering']:.3f}", f"{row['reconstruction']:.3f}"]
+        body.append([row["method"], f"{row['seconds']:.2f}", *scores, gain])
+    return header, body
+
+
+def _pm(mean: float, spread: float, form: str = ".3f") -> str:
+    """``0.912 ± 0.013``; one split has no spread, and no split nothing."""
+    if pd.isna(mean):
+        return ""
+    return f"{mean:{form}}" if pd.isna(spread) else f"{mean:{form}} ± {spread:.3f}"
+
+
+def _legend(table: pd.DataFrame) -> str:
+    done = table.loc[table["splits"] > 0, "splits"]
+    fewest, most = done.min(), done.max()
+    if not most > 1:  # NaN if every method failed
+        return "One split; seconds are of one core to select. − random: difference to random columns."
+    splits = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return (
+        f"Means of {splits} splits ± standard deviation; seconds are of one core to select.\n"
+        "− random: difference to random columns on the same split ± standard error."
+    )
+
+
+def _failures(cells: Iterable[Cell]) -> Iterator[str]:
+    """One line a method and reason to fail."""
+    splits: dict[tuple[str, str], set[int]] = {}
+    for cell in cells:
+        if cell.failed is not None:
+            splits.setdefault((cell.method, cell.failed), set()).add(cell.split)
+    for (method, why), where in splits.items():
+        yield f"{method} failed on {_count(len(where), 'split')}: {why}"
+
+
+def _warnings(cells: Iterable[Cell]) -> Iterator[str]:
+    """The first warning of each method, and on how many splits it had any."""
+    warned: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.warnings:
+            warned.setdefault(cell.method, []).append(cell)
+    for method, own in warned.items():
+        yield f"{method}: {own[0].warnings[0]} ({_count(len({cell.split for cell in own}), 'split')})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _as_frame(cells: Iterable[Cell]) -> pd.DataFrame:
+    """``cells.csv``: one row a cell."""
+    return pd.DataFrame(
+        {
+            **asdict(cell),
+            "m": len(cell.features) if cell.m is None else cell.m,
+            "features": " ".join(map(str, cell.features)),
+            "warnings": " | ".join(cell.warnings),
+        }
+        for cell in cells
+    )
+
+
+def _markdown(header: list[str], body: list[list[str]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

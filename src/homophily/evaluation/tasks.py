@@ -1,0 +1,213 @@
+"""The three tasks by which the paper judges selected features (Sec. 4.2): classify, cluster, reconstruct."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import KMeans
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.cluster import contingency_matrix
+from sklearn.utils import check_array, check_random_state
+from threadpoolctl import threadpool_limits
+from torch import nn
+
+from ..preprocessing import standardize
+from ..runtime import one_thread
+
+__all__ = [
+    "aligned_accuracy",
+    "classification_accuracy",
+    "clustering_accuracy",
+    "one_core",
+    "reconstruction_rmse",
+    "standardize_by_training",
+]
+
+MAX_HIDDEN = 1024  # hidden units of the network that reconstructs
+MAX_SEED = np.iinfo(np.int32).max
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Let torch, BLAS and OpenMP use one thread: sums are taken in one order, and seconds are of one core."""
+    with one_thread(), threadpool_limits(1):
+        yield
+
+
+def classification_accuracy(
+    X_train: Any,
+    y_train: Any,
+    X_test: Any,
+    y_test: Any,
+    *,
+    n_estimators: int = 1000,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> float:
+    """Accuracy on the test rows of a random forest that was grown on the training rows.
+
+    Parameters
+    ----------
+    X_train, X_test : array or sparse matrix (n_train, m), (n_test, m)
+        The selected columns. Their scale does not matter to a forest.
+    y_train, y_test : array (n_train,), (n_test,)
+        Classes.
+    n_estimators : int
+        Trees.
+    random_state : int, RandomState or None
+        Seed of the forest.
+    n_jobs : int, optional
+        Threads that grow trees. The result does not depend on it.
+    """
+    forest = RandomForestClassifier(n_estimators, random_state=random_state, n_jobs=n_jobs).fit(X_train, y_train)
+    forest.set_params(n_jobs=1)  # threads would add up the votes in any order, and rounding would break ties
+    return float(forest.score(X_test, y_test))
+
+
+def clustering_accuracy(
+    X_test: Any,
+    y_test: Any,
+    *,
+    n_clusters: int | None = None,
+    n_init: int = 10,
+    n_repeats: int = 10,
+    random_state: Any = None,
+) -> float:
+    """Accuracy of k-means on the test rows, clusters matched to classes in the best way; mean of several seeds.
+
+    Parameters
+    ----------
+    X_test : array (n, m)
+        The selected columns, standardised (:func:`standardize_by_training`).
+    y_test : array (n,)
+        Classes.
+    n_clusters : int, optional
+        Classes in the whole data, of which some may have no test row. By default those in ``y_test``. With fewer rows
+        than that each row is a cluster.
+    n_init, n_repeats : int
+        Starts of k-means, of which the tightest counts, and seeds over which the accuracy is averaged.
+    random_state : int, RandomState or None
+        Seed of all that.
+    """
+    n_clusters = min(n_clusters or len(np.unique(y_test)), len(y_test))
+    seeds = check_random_state(random_state).randint(MAX_SEED, size=n_repeats)
+    with one_core(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters: some stay empty
+        return float(
+            np.mean(
+                [
+                    aligned_accuracy(y_test, KMeans(n_clusters, n_init=n_init, random_state=seed).fit_predict(X_test))
+                    for seed in seeds
+                ]
+            )
+        )
+
+
+def aligned_accuracy(y: Any, clusters: Any) -> float:
+    """Fraction of samples in the right class ``y (n,)`` once ``clusters (n,)`` are matched to classes one to one.
+
+    Of all matchings the best counts. Clusters beyond the number of classes match none.
+
+    Examples
+    --------
+    >>> from homophily.evaluation import aligned_accuracy
+    >>> aligned_accuracy(["a", "a", "b", "b"], [1, 1, 0, 1])
+    0.75
+    """
+    counts = contingency_matrix(y, clusters)  # (classes, clusters)
+    return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / counts.sum())
+
+
+def reconstruction_rmse(
+    X_train: Any,
+    X_test: Any,
+    features: Any,
+    *,
+    n_epochs: int = 200,
+    learning_rate: float = 1e-3,
+    max_hidden: int = MAX_HIDDEN,
+    random_state: Any = None,
+) -> float:
+    r"""Error of a small network that predicts all columns from the selected ones.
+
+    .. math::
+        \mathrm{RMSE} = \sqrt{\tfrac{1}{nd} \textstyle\sum_i \|x_i - \hat x_i\|^2}
+
+    over the test rows, standardised by the training rows: always predicting the mean has about 1. The network has one
+    hidden layer of :math:`3m/2` ReLUs, or d if all columns are selected, and is trained by Adam on batches of
+    ``max(n // 256, 16)`` rows.
+
+    Parameters
+    ----------
+    X_train, X_test : array or sparse matrix (n_train, d), (n_test, d)
+        All columns. They are standardised here; columns that are constant in ``X_train`` are left out.
+    features : array (m,)
+        Indices of the selected columns, in any order.
+    n_epochs : int
+        Passes over the training rows.
+    learning_rate : float
+        Of Adam.
+    max_hidden : int
+        Most hidden units. The paper has no such bound, but with all of 10,000 columns selected the network would
+        have 2·10⁸ weights.
+    random_state : int, RandomState or None
+        Seed of the initial weights and the batches.
+    """
+    train, test, kept = standardize_by_training(X_train, X_test)
+    chosen = np.flatnonzero(np.isin(kept, features))
+    if not len(chosen):
+        raise ValueError("None of the features varies over the training rows, so there is nothing to predict from.")
+    n, d = train.shape
+    hidden = min(d if len(chosen) == d else max(1, 3 * len(chosen) // 2), max_hidden)
+    generator = torch.Generator().manual_seed(int(check_random_state(random_state).randint(MAX_SEED)))
+    network = nn.Sequential(_linear(len(chosen), hidden, generator), nn.ReLU(), _linear(hidden, d, generator))
+    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate, fused=True)
+    inputs, targets = torch.from_numpy(train[:, chosen]), torch.from_numpy(train)  # (n, m), (n, d)
+    with one_thread():
+        for _ in range(n_epochs):
+            for rows in torch.randperm(n, generator=generator).split(max(n // 256, 16)):
+                optimizer.zero_grad()
+                nn.functional.mse_loss(network(inputs[rows]), targets[rows]).backward()
+                optimizer.step()
+        with torch.no_grad():
+            errors = network(torch.from_numpy(test[:, chosen])) - torch.from_numpy(test)  # (n_test, d)
+            return float(errors.double().square().mean().sqrt())
+
+
+def _linear(n_in: int, n_out: int, generator: torch.Generator) -> nn.Linear:
+    """``nn.Linear`` with its usual start, but drawn from ``generator``."""
+    layer = nn.utils.skip_init(nn.Linear, n_in, n_out)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -(n_in**-0.5), n_in**-0.5, generator=generator)
+    return layer
+
+
+def standardize_by_training(X_train: Any, X_test: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Standardise both by the means and standard deviations of ``X_train``.
+
+    Returns
+    -------
+    train, test : ndarray (n_train, d'), (n_test, d')
+        float32, without the columns that are constant in ``X_train``.
+    kept : ndarray (d',)
+        Indices of the columns that are left.
+    """
+    X_train, X_test = (check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32]) for X in (X_train, X_test))
+    data = standardize(X_train)
+    known, new = (_dense(X[:, data.kept]) for X in (X_train, X_test))
+    largest = np.abs(known).max(0)  # as in standardize, so that nothing under- or overflows
+    known /= largest
+    new /= largest
+    return data.values, ((new - known.mean(0)) / known.std(0)).astype(np.float32), data.kept
+
+
+def _dense(X: Any) -> np.ndarray:
+    return np.array(X.toarray() if sp.issparse(X) else X, dtype=np.float64)

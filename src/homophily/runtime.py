@@ -1,0 +1,49 @@
+"""Where torch runs: the device, and one thread an operation so that results do not depend on the number of cores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+__all__ = ["one_thread", "resolve_device"]
+
+
+def resolve_device(device: str) -> torch.device:
+    """The device of that name; ``"auto"`` is CUDA where there is one, else the CPU."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device={device!r} is not available here; use 'auto', 'cpu', or 'cuda' or 'mps' if there is one."
+        ) from error
+
+
+_lock = threading.Lock()
+_users = 0
+_before = 1
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let each torch operation use one thread, so that sums are taken in one order whatever the number of cores.
+
+    The setting is the process's, so of several fits in threads the first changes it and the last changes it back.
+    """
+    global _users, _before
+    with _lock:
+        if not _users:
+            _before = torch.get_num_threads()
+        _users += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if not _users:
+                torch.set_num_threads(_before)
