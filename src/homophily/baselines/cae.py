@@ -52,7 +52,7 @@ class ConcreteAutoencoder(Baseline):
     learning_rate : float
         Of Adam, for the decoder.
     selector_learning_rate : float, optional
-        For the logits. By default ``10 log(1 + d)`` over the number of updates, but not less than ``learning_rate``.
+        For the logits. By default ``10 log(100 + d)`` over the number of updates, but not less than ``learning_rate``.
     temperature : (float, float)
         First and last temperature.
     dropout : float
@@ -178,7 +178,7 @@ class ConcreteAutoencoder(Baseline):
         logits = glorot(d, m, generator)
         W1, W2 = glorot(m, hidden, generator), glorot(hidden, d, generator)
         b1, b2 = W1.new_zeros(hidden), W2.new_zeros(d)
-        selector_rate = self.selector_learning_rate or max(self.learning_rate, 10 * math.log1p(d) / updates)
+        selector_rate = self.selector_learning_rate or max(self.learning_rate, 10 * math.log(100 + d) / updates)
         decoder = [W1, b1, W2, b2]
         for parameter in (logits, *decoder):
             parameter.requires_grad_()

@@ -18,6 +18,7 @@ from .base import DECADES, Baseline, best
 __all__ = ["RSR"]
 
 SMOOTHING = 1e-8  # |x| is sqrt(|x|^2 + SMOOTHING^2), so that no weight is infinite
+RIDGE = 1e-10  # a penalty below this fraction of the trace does not make a system safe to factorise
 ALIKE = 0.01  # weights that differ by less than this fraction rank nothing
 
 
@@ -157,13 +158,12 @@ def _by_columns(X: np.ndarray, G_R: np.ndarray, G_L: np.ndarray, reg: float) -> 
 
 
 def _solve(K: np.ndarray, B: np.ndarray, reg: float) -> np.ndarray:
-    """``(K + reg I)^-1 B`` for positive semi-definite ``K``, also where ``reg`` drowns in its rounding."""
-    ridged = K + reg * np.eye(len(K))
-    try:
-        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(ridged), B)
-    except np.linalg.LinAlgError:
-        values, vectors = scipy.linalg.eigh(K)
-        return vectors @ ((vectors.T @ B) / (np.maximum(values, 0) + reg)[:, None])
+    """``(K + reg I)^-1 B`` for positive semi-definite ``K`` and ``B`` in its range, also where ``reg`` is no help."""
+    if reg > RIDGE * np.trace(K):
+        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(K + reg * np.eye(len(K))), B)
+    values, vectors = scipy.linalg.eigh(K)
+    kept = values > np.finfo(np.float64).eps * len(K) * values[-1]  # the rest is rounding
+    return vectors[:, kept] @ ((vectors[:, kept].T @ B) / (values[kept] + reg)[:, None])
 
 
 def _quadratic(A: np.ndarray, Q: np.ndarray) -> np.ndarray:
