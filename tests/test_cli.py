@@ -16,9 +16,10 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 from homophily import DirichletSelector, __version__
-from homophily.cli import app
+from homophily.cli import Method, app
 from homophily.cli import select as select_command
 from homophily.datasets import make_toy
+from homophily.methods import METHODS
 
 FILES = {"selected.csv", "reduced.csv", "graph.npz", "history.csv", "model", "report.html"}
 SCRIPT = "<script>alert(1)</script>"
@@ -231,8 +232,8 @@ def test_other_formats(tmp_path, suffix):
     assert set(pd.read_csv(tmp_path / "out" / "selected.csv")["name"]) == {"x0", "x1"}
 
 
-def test_defaults_are_the_librarys():
-    defaults = inspect.signature(select_command).parameters
+def test_the_help_shows_the_librarys_defaults():
+    """The options have none of their own: what is not given is left to the selector."""
     library = DirichletSelector().get_params()
     for option, parameter in (
         ("neighbors", "n_neighbors"),
@@ -241,11 +242,15 @@ def test_defaults_are_the_librarys():
         ("objective", "objective"),
         ("max_iter", "max_iter"),
         ("n_init", "n_init"),
-        ("batch_size", "batch_size"),
-        ("n_anchors", "n_anchors"),
         ("device", "device"),
     ):
-        assert defaults[option].default == library[parameter], option
+        declared = inspect.signature(select_command, eval_str=True).parameters[option]
+        assert declared.default is None
+        assert declared.annotation.__metadata__[0].show_default == str(library[parameter]), option
+
+
+def test_methods_of_the_command_line_are_those_of_the_library():
+    assert [method.value for method in Method] == list(METHODS)
 
 
 def test_help_does_not_load_torch():
@@ -264,6 +269,60 @@ def test_output_that_cannot_be_written_is_found_before_training(csv):
     result = run("select", csv, "-m", 2, "--out", csv / "x", code=2)
     assert "is a file, so" in result.output
     assert "Read" not in result.output
+
+
+QUICK = {"cae": ["--max-iter", 3], "dufs": ["--max-iter", 3], "aefs": ["--max-iter", 3], "wast": ["--max-iter", 2]}
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "dirichlet"])
+def test_select_by_other_methods(csv, method):
+    folder = csv.parent / "out"
+    options = ("--label-column", "kind", "--method", method, *QUICK.get(method, ()))
+    output = run("select", csv, "-m", 3, "--out", folder, *options).output
+    steps = method not in ("ls", "random", "all")
+    assert {p.name for p in folder.iterdir()} == (FILES if steps else FILES - {"history.csv"})
+    assert ("history.csv" in output) is steps
+    assert ("-m is not used" in output) is (method == "all")
+    selected = pd.read_csv(folder / "selected.csv")
+    assert len(selected) == (8 if method == "all" else 3)
+    assert "flat" not in set(selected["name"])
+    graph = sp.load_npz(folder / "graph.npz")
+    np.testing.assert_allclose(graph.sum(axis=1), 1)
+    model = METHODS[method].load(folder / "model")
+    assert [model.feature_names_in_[i] for i in model.selected_features_] == list(selected["name"])
+    page = Page()
+    page.feed((folder / "report.html").read_text(encoding="utf-8"))
+    text = " ".join(page.text)
+    assert METHODS[method].__name__ in text
+    assert METHODS[method].score_meaning in text
+    assert f"from homophily.baselines import {METHODS[method].__name__}" in text
+    assert ("svg" in page.tags) is steps
+    assert page.links == []
+
+
+def test_parameters_of_a_method(csv):
+    options = ("--method", "udfs", "-p", "n_clusters=2", "--reg", 0.5, "-k", 3, "--out", csv.parent / "out")
+    run("select", csv, "-m", 2, *options)
+    model = METHODS["udfs"].load(csv.parent / "out" / "model")
+    assert (model.n_clusters, model.reg, model.n_neighbors, model.ridge) == (2, 0.5, 3, 1000.0)
+    text = (csv.parent / "out" / "report.html").read_text(encoding="utf-8")
+    assert "n_clusters = 2" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--method", "ls", "--objective", "coverage"), "--method ls has no parameter 'objective'; it has n_features"),
+        (("--method", "rsr", "-p", "lambda=3"), "--method rsr has no parameter 'lambda'; it has max_iter"),
+        (("--method", "rsr", "-p", "reg"), "expected NAME=VALUE"),
+        (("--method", "rsr", "-p", "reg=much"), "The 'reg' parameter of RSR must be"),
+        (("--method", "ls", "-k", 60), "-k 60 must be less than the number of samples"),
+    ],
+)
+def test_parameters_that_a_method_does_not_have(csv, arguments, message):
+    result = run("select", csv, "-m", 2, *arguments, "--out", csv.parent / "out", code=2)
+    assert message in " ".join(result.output.split())
+    assert not (csv.parent / "out").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")

@@ -33,6 +33,15 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         Indices of the constant columns, which are never selected.
     """
 
+    param_grid: ClassVar[dict[str, list]] = {}
+    """What the paper searches, as :class:`sklearn.model_selection.ParameterGrid` takes it."""
+
+    nested: ClassVar[bool] = False
+    """Whether the m best of one fit are also the first m of a fit that selects more."""
+
+    score_meaning: ClassVar[str] = ""
+    """What ``scores_`` are, in words."""
+
     _parameter_constraints: ClassVar[dict] = {
         "n_features_to_select": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],

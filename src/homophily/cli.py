@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -35,6 +36,15 @@ class Method(StrEnum):
     """Selectors by their short names."""
 
     dirichlet = "dirichlet"
+    ls = "ls"
+    rsr = "rsr"
+    udfs = "udfs"
+    cae = "cae"
+    dufs = "dufs"
+    wast = "wast"
+    aefs = "aefs"
+    random = "random"
+    all = "all"
 
 
 class Objective(StrEnum):
@@ -66,105 +76,8 @@ def _root(
     pass
 
 
-@app.command()
-def select(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy or mat: one sample a row.")],
-    m: Annotated[int, typer.Option("-m", "--n-features", min=1, metavar="M", help="How many features to select.")],
-    method: Annotated[Method, typer.Option(help="Which selector.")] = Method.dirichlet,
-    label_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Labels: carried along, never used to select.", rich_help_panel=FILES),
-    ] = None,
-    index_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column that names the samples.", rich_help_panel=FILES)
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Column to leave out; may be repeated.", rich_help_panel=FILES),
-    ] = None,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header", help="Does the first line of a csv name the columns?", rich_help_panel=FILES
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="DIR", help="Output folder.", show_default="DATA-selected", rich_help_panel=FILES
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the result in the output folder.", rich_help_panel=FILES)
-    ] = False,
-    objective: Annotated[
-        Objective, typer.Option(help="energy: the paper's. coverage: for data with many near-copies.")
-    ] = Objective.energy,
-    neighbors: Annotated[
-        int, typer.Option("--neighbors", "-k", min=1, help="Neighbours in the graph.", rich_help_panel=TRAINING)
-    ] = 5,
-    graph: Annotated[
-        GraphKind, typer.Option(help="exact is faster, soft better.", rich_help_panel=TRAINING)
-    ] = GraphKind.soft,
-    reg: Annotated[float, typer.Option(help="Softness of the graph.", rich_help_panel=TRAINING)] = 0.3,
-    max_iter: Annotated[int, typer.Option(min=1, help="Training steps.", rich_help_panel=TRAINING)] = 500,
-    n_init: Annotated[int, typer.Option(min=1, help="Restarts; the best is kept.", rich_help_panel=TRAINING)] = 2,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Rows a step.", show_default="256", rich_help_panel=TRAINING)
-    ] = None,
-    n_anchors: Annotated[
-        int | None,
-        typer.Option(
-            min=2, help="Look for neighbours among this many rows.", show_default="all", rich_help_panel=TRAINING
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=TRAINING)
-    ] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.", rich_help_panel=TRAINING)] = "auto",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Threads; -1: all.", rich_help_panel=TRAINING)] = -1,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-) -> None:
-    """Select M features of DATA and learn the k-nearest-neighbour graph that they reveal.
-
-    Writes selected.csv, reduced.*, graph.npz, history.csv, model/ and report.html to the output folder.
-
-    Ctrl-C ends the training early and keeps what has been learned.
-    """
-    if jobs == 0:
-        raise typer.BadParameter("0 threads cannot do anything; give a number of threads, or -1 for all.")
-    with _user_errors(debug):
-        from .commands import run_select
-
-        interrupted = run_select(
-            data,
-            method=method.value,
-            params={
-                "n_features_to_select": m,
-                "n_neighbors": neighbors,
-                "graph": graph.value,
-                "reg": reg,
-                "objective": objective.value,
-                "max_iter": max_iter,
-                "n_init": n_init,
-                "batch_size": batch_size,
-                "n_anchors": n_anchors,
-                "device": device,
-                "n_jobs": jobs,
-                "random_state": seed,
-            },
-            columns={"label_column": label_column, "index_column": index_column, "drop": drop or (), "header": header},
-            folder=output or Path(f"{data.stem}-selected"),
-            overwrite=overwrite,
-            quiet=quiet,
-        )
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
-
-
 LabelColumn = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Labels, never used to select.", rich_help_panel=FILES)
+    str | None, typer.Option(metavar="NAME", help="Labels: carried along, never used to select.", rich_help_panel=FILES)
 ]
 IndexColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Column that names the samples.", rich_help_panel=FILES)
@@ -177,6 +90,127 @@ Header = Annotated[
     bool | None,
     typer.Option("--header/--no-header", help="Does the first line of a csv name the columns?", rich_help_panel=FILES),
 ]
+
+
+@app.command()
+def select(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy or mat: one sample a row.")],
+    m: Annotated[int, typer.Option("-m", "--n-features", min=1, metavar="M", help="How many features to select.")],
+    method: Annotated[Method, typer.Option(help="Which selector.")] = Method.dirichlet,
+    label_column: LabelColumn = None,
+    index_column: IndexColumn = None,
+    drop: DropColumns = None,
+    header: Header = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Output folder.", show_default="DATA-selected", rich_help_panel=FILES
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the result in the output folder.", rich_help_panel=FILES)
+    ] = False,
+    objective: Annotated[
+        Objective | None,
+        typer.Option(help="energy: the paper's. coverage: for data with many near-copies.", show_default="energy"),
+    ] = None,
+    neighbors: Annotated[
+        int | None,
+        typer.Option(
+            "--neighbors", "-k", min=1, help="Neighbours in the graph.", show_default="5", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    graph: Annotated[
+        GraphKind | None,
+        typer.Option(help="exact is faster, soft better.", show_default="soft", rich_help_panel=TRAINING),
+    ] = None,
+    reg: Annotated[
+        float | None,
+        typer.Option(
+            help="Softness of the graph; for rsr, udfs and aefs the penalty.",
+            show_default="0.3",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    max_iter: Annotated[
+        int | None, typer.Option(min=1, help="Training steps.", show_default="500", rich_help_panel=TRAINING)
+    ] = None,
+    n_init: Annotated[
+        int | None, typer.Option(min=1, help="Restarts; the best is kept.", show_default="2", rich_help_panel=TRAINING)
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Rows a step.", show_default="256", rich_help_panel=TRAINING)
+    ] = None,
+    n_anchors: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Look for neighbours among this many rows.", show_default="all", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Any other parameter of the method; may be repeated.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=TRAINING)
+    ] = 0,
+    device: Annotated[
+        str | None, typer.Option(help="auto, cpu, cuda or mps.", show_default="auto", rich_help_panel=TRAINING)
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", help="Threads; -1: all.", show_default="-1", rich_help_panel=TRAINING)
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Select M features of DATA and learn the k-nearest-neighbour graph that they reveal.
+
+    The defaults of the options for training are those of --method dirichlet; other methods have their own, and only
+    some of the options.
+
+    Writes selected.csv, reduced.*, graph.npz, history.csv, model/ and report.html to the output folder.
+
+    Ctrl-C ends the training early and keeps what has been learned.
+    """
+    if jobs == 0:
+        raise typer.BadParameter("0 threads cannot do anything; give a number of threads, or -1 for all.")
+    with _user_errors(debug):
+        from .commands import run_select
+
+        given = {
+            "n_neighbors": neighbors,
+            "graph": None if graph is None else graph.value,
+            "reg": reg,
+            "objective": None if objective is None else objective.value,
+            "max_iter": max_iter,
+            "n_init": n_init,
+            "batch_size": batch_size,
+            "n_anchors": n_anchors,
+            "device": device,
+            "n_jobs": -1 if jobs is None and method is Method.dirichlet else jobs,
+        }
+        interrupted = run_select(
+            data,
+            method=method.value,
+            params={
+                "n_features_to_select": m,
+                "random_state": seed,
+                **{name: value for name, value in given.items() if value is not None},
+                **dict(map(_parameter, param or ())),
+            },
+            columns={"label_column": label_column, "index_column": index_column, "drop": drop or (), "header": header},
+            folder=output or Path(f"{data.stem}-selected"),
+            overwrite=overwrite,
+            quiet=quiet,
+        )
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command()
@@ -270,6 +304,17 @@ def _counts(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+def _parameter(text: str) -> tuple[str, Any]:
+    """Name and value of ``NAME=VALUE``; what is no number, list, true, false or null is text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"--param {text!r}: expected NAME=VALUE, such as n_clusters=4.")
+    try:
+        return name.strip(), json.loads(value)
+    except json.JSONDecodeError:
+        return name.strip(), value.strip()
+
+
 @contextmanager
 def _user_errors(debug: bool) -> Iterator[None]:
     """Turn a user's mistake into one line and exit code 2."""
@@ -291,6 +336,7 @@ def _in_options(message: str) -> str:
         ("n_features_to_select=", "-m "),
         ("n_neighbors=", "-k "),
         ("n_anchors=", "--n-anchors "),
+        ("test_size=", "--test-size "),
     ):
         message = message.replace(parameter, option)
     return message

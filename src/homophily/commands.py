@@ -21,15 +21,17 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from .base import listing
+from .graph import adaptive_knn_graph
 from .io import Table, read_table, write_reduced
 from .joint import DirichletSelector
-from .output import check_output, output_folder
+from .methods import METHODS
+from .output import RESULTS, check_output, output_folder
+from .preprocessing import standardize
 from .report import write_report
-from .training import Progress
 
-__all__ = ["METHODS", "run_select"]
+__all__ = ["command_line", "run_select"]
 
-METHODS: dict[str, type[DirichletSelector]] = {"dirichlet": DirichletSelector}
+NEIGHBORS = 5  # in the graph that is written for a method that learns none
 
 
 def run_select(
@@ -60,6 +62,7 @@ def run_select(
         As the options of the command.
     """
     out = Console(soft_wrap=True, highlight=False, quiet=quiet)
+    selector = _make(method, params, verbose=not quiet and sys.stderr.isatty())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         check_output(folder, data, overwrite=overwrite)
@@ -68,7 +71,6 @@ def run_select(
         out.print(f"Read [bold]{escape(data.name)}[/]: {n:,} samples, {d:,} features.")
         for note in table.notes:
             out.print(f"[yellow]Note:[/] {escape(note)}")
-        selector = METHODS[method](**params, verbose=not quiet and sys.stderr.isatty())
         started = time.perf_counter()
         with _interruptible() as stop_requested:
             selector.fit(table.X, callback=stop_requested)
@@ -76,12 +78,32 @@ def run_select(
     notes = _notes(selector, table, [str(w.message) for w in caught])
     with output_folder(folder) as draft:
         _write_result(draft, selector, table, _summary(selector, data, table, seconds), notes)
-    _show_result(out, selector, table, folder, seconds, notes[len(table.notes) :])
+        written = _in_order(draft)
+    _show_result(out, selector, table, seconds, notes[len(table.notes) :])
+    out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {', '.join(written)}")
+    out.print(f"Report: [bold]{escape(str(folder / 'report.html'))}[/]")
     return selector.interrupted_
 
 
-def _selection(selector: DirichletSelector, names: list[str]) -> pd.DataFrame:
-    """``selected.csv``: one row a chosen feature, the most certain first."""
+def command_line() -> str:
+    """The command as it was given."""
+    return shlex.join(["homophily", *sys.argv[1:]])
+
+
+def _make(method: str, params: dict[str, Any], *, verbose: bool) -> Any:
+    """The selector, or an error that says which of ``params`` it does not have."""
+    cls = METHODS[method]
+    known = cls().get_params()
+    unknown = [name for name in params if name not in known]
+    if unknown:
+        raise ValueError(
+            f"--method {method} has no parameter {listing(map(repr, unknown))}; it has {listing(sorted(known), 30)}."
+        )
+    return cls(**params, **({"verbose": verbose} if "verbose" in known else {}))
+
+
+def _selection(selector: Any, names: list[str]) -> pd.DataFrame:
+    """``selected.csv``: one row a chosen feature, the best first."""
     chosen = selector.selected_features_
     return pd.DataFrame(
         {
@@ -93,92 +115,143 @@ def _selection(selector: DirichletSelector, names: list[str]) -> pd.DataFrame:
     )
 
 
-def _summary(selector: DirichletSelector, data: Path, table: Table, seconds: float) -> dict[str, Any]:
+def _summary(selector: Any, data: Path, table: Table, seconds: float) -> dict[str, Any]:
     n, d = table.X.shape
-    return {
+    facts: dict[str, Any] = {
         "Data": data.name,
         "Size": f"{n:,} samples, {d:,} features",
-        "Command": shlex.join(["homophily", *sys.argv[1:]]),
-        "Objective": selector.objective,
-        "Neighbours": selector.n_neighbors,
-        "Energy": f"{selector.energy_:.4g} ({selector.energy_ / n / len(selector.selected_features_):.3f} a sample and "
-        "feature; a feature that has nothing to do with the graph has 1)",
-        "Training": f"{selector.n_iter_} steps, {len(selector.restart_objectives_)} restarts, {seconds:.1f} s",
-        "Seed": selector.random_state,
+        "Command": command_line(),
+        "Method": type(selector).__name__,
+    }
+    if isinstance(selector, DirichletSelector):
+        each = selector.energy_ / n / len(selector.selected_features_)
+        restarts = f", {len(selector.restart_objectives_)} restarts"
+        facts |= {
+            "Objective": selector.objective,
+            "Neighbours": selector.n_neighbors,
+            "Energy": f"{selector.energy_:.4g} ({each:.3f} a sample and feature; a feature that has nothing to do with "
+            "the graph has 1)",
+        }
+    else:
+        restarts = ""
+        set_by_user = _changed(selector)
+        if set_by_user:
+            facts["Parameters"] = ", ".join(f"{name} = {value}" for name, value in set_by_user.items())
+    steps = f"{selector.n_iter_} steps{restarts}, " if selector.n_iter_ else ""
+    return facts | {"Training": f"{steps}{seconds:.1f} s", "Seed": selector.random_state}
+
+
+def _changed(selector: Any) -> dict[str, Any]:
+    """Parameters of the method that are not its default."""
+    default = type(selector)().get_params()
+    return {
+        name: value
+        for name, value in selector.get_params().items()
+        if value != default[name] and name not in ("n_features_to_select", "random_state", "verbose")
     }
 
 
-def _notes(selector: DirichletSelector, table: Table, warned: list[str]) -> list[str]:
+def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
     notes = list(table.notes)
     dropped = selector.dropped_features_
     if len(dropped):
         names = listing(table.names[i] for i in dropped)
         notes.append(f"{len(dropped)} constant columns cannot be selected: {names}.")
-    if len(selector.exchanged_features_):
-        names = listing(table.names[i] for i in selector.exchanged_features_)
+    if len(selector.selected_features_) != selector.n_features_to_select:  # AllFeatures
+        notes.append(f"{type(selector).__name__} takes every column that varies; -m is not used.")
+    exchanged = getattr(selector, "exchanged_features_", ())
+    if len(exchanged):
+        names = listing(table.names[i] for i in exchanged)
         notes.append(
             f"Put in after training, by exchange, because that lowers the exact {selector.objective}; the score is "
             f"that of the feature that was replaced: {names}."
         )
     if selector.interrupted_:
+        sure = selector.history_.get("confidence")
+        confidence = "" if sure is None else f" (confidence {sure[-1]:.0%})"
         notes.append(
-            f"The training was stopped after {selector.n_iter_} of {selector.max_iter} steps: this is a partial result "
-            f"(confidence {selector.history_['confidence'][-1]:.0%})."
+            f"The training was stopped after {selector.n_iter_} of {selector.max_iter} steps: this is a partial "
+            f"result{confidence}."
         )
     return notes + list(dict.fromkeys(warned))
 
 
-def _write_result(
-    folder: Path, selector: DirichletSelector, table: Table, summary: dict[str, Any], notes: list[str]
-) -> None:
+def _write_result(folder: Path, selector: Any, table: Table, summary: dict[str, Any], notes: list[str]) -> None:
     selection = _selection(selector, table.names)
     selection.to_csv(folder / "selected.csv", index=False)
     write_reduced(table, selector.get_support(indices=True), folder / "reduced")
-    sp.save_npz(folder / "graph.npz", selector.graph_)
-    history = pd.DataFrame(selector.history_)
-    history.insert(0, "step", np.arange(1, len(history) + 1))
-    history.to_csv(folder / "history.csv", index=False)
+    sp.save_npz(folder / "graph.npz", _graph(selector, table))
+    if selector.history_:
+        history = pd.DataFrame(selector.history_)
+        history.insert(0, "step", np.arange(1, len(history) + 1))
+        history.to_csv(folder / "history.csv", index=False)
     selector.save(folder / "model")
     write_report(
         folder / "report.html",
         summary=summary,
-        selected=selection.to_dict("records"),
+        selected=selection.assign(shown=_readable(selection["score"])).to_dict("records"),
+        score_meaning=selector.score_meaning,
         history=selector.history_,
         notes=notes,
+        usage=_usage(selector),
     )
 
 
-def _show_result(
-    out: Console,
-    selector: DirichletSelector,
-    table: Table,
-    folder: Path,
-    seconds: float,
-    notes: list[str],
-    most: int = 10,
-) -> None:
+def _graph(selector: Any, table: Table) -> sp.csr_array:
+    """The graph that was learned, or for the other methods that of the samples on the chosen columns."""
+    if hasattr(selector, "graph_"):
+        return selector.graph_
+    support = selector.get_support(indices=True)
+    chosen = table.X.iloc[:, support].to_numpy() if hasattr(table.X, "iloc") else table.X[:, support]
+    return adaptive_knn_graph(standardize(chosen).values, min(NEIGHBORS, table.X.shape[0] - 1))
+
+
+def _usage(selector: Any) -> str:
+    cls = type(selector)
+    package = "homophily" if isinstance(selector, DirichletSelector) else "homophily.baselines"
+    lines = [
+        f"from {package} import {cls.__name__}",
+        "",
+        f'selector = {cls.__name__}.load("model")   # in the folder of this report',
+        "selector.transform(X)   # the chosen columns",
+        "selector.scores_   # one a column",
+    ]
+    if hasattr(selector, "graph_"):
+        lines.append("selector.graph_   # the learned k-NN graph, SciPy CSR")
+    return "\n".join(lines)
+
+
+def _readable(scores: pd.Series) -> list[str]:
+    """Three decimals where they show something."""
+    return [f"{score:.3f}" if scores.abs().max() >= 0.01 else f"{score:.2e}" for score in scores]
+
+
+def _in_order(folder: Path) -> list[str]:
+    """What was written, in the order in which a reader wants it; the report is named apart."""
+    names = [path.name for pattern in RESULTS[:-1] for path in sorted(folder.glob(pattern))]
+    return [f"{name}/" if (folder / name).is_dir() else name for name in names]
+
+
+def _show_result(out: Console, selector: Any, table: Table, seconds: float, notes: list[str], most: int = 10) -> None:
     selection = _selection(selector, table.names)
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     for name, justify in (("rank", "right"), ("feature", "left"), ("column", "right"), ("score", "right")):
         grid.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in selection.head(most).itertuples(index=False):
-        grid.add_row(str(row.rank), escape(str(row.name)), str(row.index), f"{row.score:.3f}")
-    out.print(
-        f"Selected {len(selection)} features in {seconds:.1f} s, {selector.n_iter_} steps, "
-        f"energy {selector.energy_:.4g}.\n"
-    )
+    shown = selection.assign(shown=_readable(selection["score"])).head(most)
+    for row in shown.itertuples(index=False):
+        grid.add_row(str(row.rank), escape(str(row.name)), str(row.index), str(row.shown))
+    steps = f", {selector.n_iter_} steps" if selector.n_iter_ else ""
+    energy = f", energy {selector.energy_:.4g}" if hasattr(selector, "energy_") else ""
+    out.print(f"Selected {len(selection)} features in {seconds:.1f} s{steps}{energy}.\n")
     out.print(grid, soft_wrap=False)
     if len(selection) > most:
         out.print(f"     ... and {len(selection) - most} more in selected.csv")
     for note in notes:
         out.print(f"\n[yellow]Note:[/] {escape(note)}")
-    written = f"selected.csv, reduced{table.suffix}, graph.npz, history.csv, model/"
-    out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {written}")
-    out.print(f"Report: [bold]{escape(str(folder / 'report.html'))}[/]")
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[Progress], bool]]:
+def _interruptible() -> Iterator[Callable[[Any], bool]]:
     """Yield a callback that is true once Ctrl-C was pressed; a second Ctrl-C ends the program."""
     pressed = False
 

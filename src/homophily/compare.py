@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import threading
 import warnings
@@ -19,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table as Grid
 
+from .commands import command_line
 from .evaluation import Cell, Comparison, RunStore, summary
 from .evaluation.comparison import RANDOM
 from .io import read_table
@@ -172,7 +172,7 @@ def _write_and_show(
     legend = _legend(table)
     markdown = [
         f"# Feature selection on {data.name}",
-        f"{n:,} samples, {d:,} features. Command: `{shlex.join(['homophily', *sys.argv[1:]])}`",
+        f"{n:,} samples, {d:,} features. Command: `{command_line()}`",
     ]
     for m, rows in table.groupby("m"):
         header, body = _columns(rows, labelled)

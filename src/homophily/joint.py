@@ -142,6 +142,16 @@ class DirichletSelector(BaseSelector):
     [0, 1]
     """
 
+    param_grid: ClassVar[dict[str, list]] = {
+        "learning_rate": [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0],
+        "reg": [1e-3, 1e-2, 1e-1],
+        "n_neighbors": [1, 2, 3, 4, 5],
+    }
+    score_meaning: ClassVar[str] = (
+        "learned probability that the feature is among the chosen ones (after an exchange, that of the feature it "
+        "replaced)"
+    )
+
     _parameter_constraints: ClassVar[dict] = {
         **BaseSelector._parameter_constraints,
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],

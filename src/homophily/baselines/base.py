@@ -34,9 +34,6 @@ class Baseline(BaseSelector):
         Whether a callback ended the fit early.
     """
 
-    param_grid: ClassVar[dict[str, list]] = {}
-    """What the paper searches, as :class:`sklearn.model_selection.ParameterGrid` takes it."""
-
     paper_params: ClassVar[dict[str, Any]] = {}
     """What the paper sets on every data set, where that is not our default."""
 
@@ -44,10 +41,6 @@ class Baseline(BaseSelector):
     """What the paper sets on single data sets."""
 
     nested: ClassVar[bool] = True
-    """Whether the m best of one fit are also the first m of a fit that selects more."""
-
-    score_meaning: ClassVar[str] = ""
-    """What ``scores_`` are, in words."""
 
     @classmethod
     def from_paper(cls, n_features_to_select: int | None = None, *, dataset: str | None = None, **others: Any) -> Self:

@@ -16,7 +16,20 @@ from .._version import __version__
 __all__ = ["write_report"]
 
 
-def write_report(path: Path, *, summary: dict[str, Any], selected: list[dict], history: dict, notes: list[str]) -> Path:
+COLORS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7")  # told apart by everyone
+SHARES = ("confidence", "open")  # quantities between 0 and 1
+
+
+def write_report(
+    path: Path,
+    *,
+    summary: dict[str, Any],
+    selected: list[dict],
+    score_meaning: str,
+    history: dict,
+    notes: list[str],
+    usage: str,
+) -> Path:
     """Write ``report.html``.
 
     Parameters
@@ -27,37 +40,47 @@ def write_report(path: Path, *, summary: dict[str, Any], selected: list[dict], h
         Facts of the run, shown in order.
     selected : list of dict
         ``rank``, ``index``, ``name`` and ``score`` of each selected feature.
+    score_meaning : str
+        What the score is.
     history : dict of ndarray
-        ``DirichletSelector.history_``.
+        ``history_`` of the selector; empty if it has no steps.
     notes : list of str
         What the reader should know: dropped columns, early stops, warnings.
+    usage : str
+        Python code that loads the model.
     """
     environment = Environment(loader=PackageLoader("homophily.report"), autoescape=True, trim_blocks=True)
     page = environment.get_template("report.html.j2").render(
         version=__version__,
         summary=summary,
         selected=selected,
-        curves=_curves(history),
+        score_meaning=score_meaning,
+        largest=max(row["score"] for row in selected) or 1,
+        curves=_curves({name: history[name] for name in history if name != "loss" or len(history) < 4}),
+        energy="energy" in history,
         notes=notes,
+        usage=usage,
     )
     path.write_text(page, encoding="utf-8")
     return path
 
 
-def _curves(history: dict[str, np.ndarray]) -> Markup:
-    """Energy, confidence and temperature over the steps, as inline SVG that takes the colour of the text."""
-    steps = np.arange(1, len(history["energy"]) + 1)
+def _curves(history: dict[str, np.ndarray]) -> Markup | None:
+    """What was watched over the steps, as inline SVG that takes the colour of the text."""
+    if not history:
+        return None
+    steps = np.arange(1, len(next(iter(history.values()))) + 1)
     thin = np.unique(np.linspace(0, len(steps) - 1, 400).astype(int))  # no screen shows more points
-    figure = Figure(figsize=(8.4, 2.5), layout="constrained")
-    panels = (("energy", "#0072B2", True), ("confidence", "#009E73", False), ("temperature", "#D55E00", True))
-    for axes, (name, color, logarithmic) in zip(figure.subplots(1, 3), panels, strict=True):
-        axes.plot(steps[thin], history[name][thin], color=color, linewidth=1.5)
+    figure = Figure(figsize=(2.8 * len(history), 2.5), layout="constrained")
+    panels = figure.subplots(1, len(history), squeeze=False)[0]
+    for axes, (name, values), color in zip(panels, history.items(), COLORS, strict=False):
+        axes.plot(steps[thin], values[thin], color=color, linewidth=1.5)
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("step", fontsize=9)
-        if logarithmic:
-            axes.set_yscale("log")
-        else:
+        if name in SHARES:
             axes.set_ylim(0, 1.02)
+        elif values.min() > 0:
+            axes.set_yscale("log")
         axes.tick_params(labelsize=8, which="both")
         axes.spines[["top", "right"]].set_visible(False)
     buffer = io.StringIO()
