@@ -6,9 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 
-__all__ = ["one_thread", "resolve_device"]
+__all__ = ["on_device", "one_thread", "resolve_device"]
 
 
 def resolve_device(device: str) -> torch.device:
@@ -21,6 +22,12 @@ def resolve_device(device: str) -> torch.device:
         raise ValueError(
             f"device={device!r} is not available here; use 'auto', 'cpu', or 'cuda' or 'mps' if there is one."
         ) from error
+
+
+def on_device(X: np.ndarray, device: str, seed: int) -> tuple[torch.Tensor, torch.Generator]:
+    """``X`` on the device of that name, and a generator of random numbers beside it."""
+    points = torch.from_numpy(X).to(resolve_device(device))
+    return points, torch.Generator(points.device).manual_seed(seed)
 
 
 _lock = threading.Lock()

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from ..base import BaseSelector
 from ..progress import Steps
-from ..runtime import one_thread, resolve_device
+from ..runtime import on_device, one_thread
 from .autoencoder import batches, check_finite, glorot
 from .base import DECADES, Baseline
 
@@ -113,8 +113,7 @@ class AEFS(Baseline):
         self.random_state = random_state
 
     def _select(self, X: np.ndarray, m: int, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
-        points = torch.from_numpy(X).to(resolve_device(self.device))
-        generator = torch.Generator(points.device).manual_seed(self._seeds(1)[0])
+        points, generator = on_device(X, self.device, self._seeds(1)[0])
         with one_thread():
             norms, last_seen = self._train(points, generator, steps)
         scores = norms.double().cpu().numpy()

@@ -17,7 +17,7 @@ from torch.nn import functional
 from ..base import BaseSelector
 from ..nn.feature_selector import gumbel_like, gumbel_softmax
 from ..progress import Steps
-from ..runtime import one_thread, resolve_device
+from ..runtime import on_device, one_thread
 from ..training import check_temperature, pick_features, selection_strength
 from .autoencoder import batches, check_finite, glorot
 from .base import Baseline
@@ -140,11 +140,10 @@ class ConcreteAutoencoder(Baseline):
 
     def _select(self, X: np.ndarray, m: int, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
         first_last = check_temperature(self.temperature)
-        points = torch.from_numpy(X).to(resolve_device(self.device))
         epochs = self.max_iter
         with one_thread():
             for seed in self._seeds(self.max_tries):
-                generator = torch.Generator(points.device).manual_seed(seed)
+                points, generator = on_device(X, self.device, seed)
                 logits = self._train(points, m, epochs, first_last, generator, steps)
                 self.confidence_ = _confidence(logits)
                 if self.confidence_ >= self.confidence or steps.stopped:

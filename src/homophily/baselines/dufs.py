@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..base import BaseSelector
 from ..progress import Steps
-from ..runtime import one_thread, resolve_device
+from ..runtime import on_device, one_thread
 from .autoencoder import check_finite
 from .base import Baseline, best
 
@@ -128,8 +128,7 @@ class DUFS(Baseline):
 
     def _select(self, X: np.ndarray, m: int, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
         self._check_neighbors(min(len(X), self.batch_size))
-        points = torch.from_numpy(X).to(resolve_device(self.device))
-        generator = torch.Generator(points.device).manual_seed(self._seeds(1)[0])
+        points, generator = on_device(X, self.device, self._seeds(1)[0])
         start = torch.empty(X.shape[1], device=points.device)
         torch.nn.init.trunc_normal_(start, 0, INIT_STD, -2 * INIT_STD, 2 * INIT_STD, generator=generator)
         with one_thread():

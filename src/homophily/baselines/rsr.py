@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -14,10 +15,10 @@ from sklearn.utils._param_validation import Interval
 from ..base import BaseSelector
 from ..progress import Steps
 from .base import DECADES, Baseline, best
+from .reweighting import SMOOTHING, settle
 
 __all__ = ["RSR"]
 
-SMOOTHING = 1e-8  # |x| is sqrt(|x|^2 + SMOOTHING^2), so that no weight is infinite
 RIDGE = 1e-10  # a penalty below this fraction of the trace does not make a system safe to factorise
 ALIKE = 0.01  # weights that differ by less than this fraction rank nothing
 
@@ -104,35 +105,27 @@ class RSR(Baseline):
         n, d = X.shape
         self.reg_max_ = _reg_max(X)
         reg = self.reg or (0.5 if d > n else 0.8) * self.reg_max_
-        reweight = _by_samples if d > n else _by_columns
-        G_R, G_L = np.ones(d), np.ones(n)
-        objective, fall = np.inf, np.inf
-        for _ in steps.plan(self.max_iter):
-            w, e = (np.hypot(norms, SMOOTHING) for norms in reweight(X, G_R, G_L, reg))
-            G_R, G_L = 2 * w, 1 / (2 * e)
-            before, objective = objective, e.sum() + reg * w.sum()
-            fall = before / objective - 1
-            if steps(objective=objective) or fall <= self.tol:
-                break
-        self._warn(w, reg, n, fall, steps)
-        return best(w, m), w
-
-    def _warn(self, w: np.ndarray, reg: float, n: int, fall: float, steps: Steps) -> None:
-        if fall > self.tol and not steps.stopped:
-            warnings.warn(
-                f"RSR did not converge: the last of {self.max_iter} rounds lowered the objective by {fall:.1e} of it, "
-                f"more than tol={self.tol:g}. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
-        if 1 < len(w) <= n and w.max() - w.min() < ALIKE * w.max():
+        w = settle(_rounds(X, reg), steps, method="RSR", max_iter=self.max_iter, tol=self.tol)
+        if 1 < d <= n and w.max() - w.min() < ALIKE * w.max():
             warnings.warn(
                 f"RSR with reg={reg:g} ranks nothing: every column represents itself, the weights lie between "
                 f"{w.min():.4g} and {w.max():.4g}. Raise reg; reg_max_ = {self.reg_max_:.4g} is the largest that "
                 "leaves any weight.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
+        return best(w, m), w
+
+
+def _rounds(X: np.ndarray, reg: float) -> Iterator[tuple[float, np.ndarray]]:
+    """Objective and norms of the rows of W after each round of reweighting."""
+    n, d = X.shape
+    reweight = _by_samples if d > n else _by_columns
+    G_R, G_L = np.ones(d), np.ones(n)
+    while True:
+        w, e = (np.hypot(norms, SMOOTHING) for norms in reweight(X, G_R, G_L, reg))
+        G_R, G_L = 2 * w, 1 / (2 * e)
+        yield e.sum() + reg * w.sum(), w
 
 
 def _by_samples(X: np.ndarray, G_R: np.ndarray, G_L: np.ndarray, reg: float) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -18,10 +19,10 @@ from ..base import BaseSelector
 from ..graph import k_nearest
 from ..progress import Steps
 from .base import DECADES, Baseline, best
+from .reweighting import SMOOTHING, settle
 
 __all__ = ["UDFS"]
 
-SMOOTHING = 1e-8  # |w| is sqrt(|w|^2 + SMOOTHING^2), so that no weight is infinite
 NEGLIGIBLE = 1e-4  # rows of W below this fraction of the largest one rank nothing
 BLOCK = 2**24  # entries that are worked on at once
 
@@ -128,36 +129,27 @@ class UDFS(Baseline):
             smallest = _Dense(X.T @ (M @ X), c)
         else:
             smallest = _LowRank(X, M, c, check_random_state(self.random_state))
-        D = np.ones(d)
-        objective, fall = np.inf, np.inf
-        for _ in steps.plan(self.max_iter):
-            W, energy = smallest(self.reg * D)
-            w = np.linalg.norm(W, axis=1)
-            smooth = np.hypot(w, SMOOTHING)
-            D = 1 / (2 * smooth)
-            before, objective = objective, energy + self.reg * smooth.sum()
-            fall = before / objective - 1
-            if steps(objective=objective) or fall <= self.tol:
-                break
-        self._warn(w, m, fall, steps)
-        return best(w, m), w
-
-    def _warn(self, w: np.ndarray, m: int, fall: float, steps: Steps) -> None:
-        if fall > self.tol and not steps.stopped:
-            warnings.warn(
-                f"UDFS did not converge: the last of {self.max_iter} rounds lowered the objective by {fall:.1e} of it, "
-                f"more than tol={self.tol:g}. Raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+        w = settle(_rounds(smallest, self.reg, d), steps, method="UDFS", max_iter=self.max_iter, tol=self.tol)
         left = int((w > NEGLIGIBLE * w.max()).sum())
         if left < m:
             warnings.warn(
                 f"UDFS with reg={self.reg:g} leaves {left} columns with a weight, fewer than the {m} to select: the "
                 f"ranking of the other {m - left} is noise. Lower reg.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
+        return best(w, m), w
+
+
+def _rounds(smallest: _Dense | _LowRank, reg: float, d: int) -> Iterator[tuple[float, np.ndarray]]:
+    """Objective and norms of the rows of W after each round of reweighting."""
+    D = np.ones(d)
+    while True:
+        W, energy = smallest(reg * D)
+        w = np.linalg.norm(W, axis=1)
+        smooth = np.hypot(w, SMOOTHING)
+        D = 1 / (2 * smooth)
+        yield energy + reg * smooth.sum(), w
 
 
 def _local_scatter(X: np.ndarray, k: int, ridge: float) -> sp.csr_array:
