@@ -7,8 +7,8 @@ Features are selected on 80 % of the rows without labels; a random forest of 100
 trained on the same rows and tested on the others. Seconds are of one core, for the selection alone. Differences are
 to the mean of 5 random selections on the same split, with their standard error.
 
-Methods have their default parameters but for those that the paper sets by data set (WAST's and DUFS's), the number of
-classes as UDFS's number of clusters, and a second RSR with the penalty of 1000 that the paper's grid has.
+Methods have their default parameters but for those that the paper sets by data set (WAST's and DUFS's); a second RSR
+has the penalty of 1000 that the paper's grid holds.
 
 With ``--results`` it writes baselines.csv and baselines.md there. Finished cells are kept in ``--store``, so that a
 stopped run goes on.
@@ -39,7 +39,7 @@ from homophily.evaluation import Comparison, RunStore, summary
 SIZES = {"GLIOMA": 50, "Yale": 50, "Madelon": 20}
 
 
-def selectors(dataset, n_classes):
+def selectors(dataset):
     """The methods under the names that the table shows."""
     own = DUFS.dataset_params.get(dataset, {})
     return {
@@ -47,7 +47,7 @@ def selectors(dataset, n_classes):
         "LS": LaplacianScore(),
         "RSR": RSR(),
         "RSR, λ = 1000": RSR(reg=1000),
-        "UDFS": UDFS(n_clusters=n_classes),
+        "UDFS": UDFS(),
         "CAE": ConcreteAutoencoder(),
         "DUFS": DUFS(**own),
         "WAST": WAST(**WAST.dataset_params[dataset]),
@@ -69,7 +69,7 @@ def load(folder, name):
 def measure(name, methods, store, arguments):
     """Rows of the table for one data set."""
     X, y = load(os.environ.get("HOMOPHILY_DATA", ""), name)
-    chosen = selectors(name, len(np.unique(y)))
+    chosen = selectors(name)
     if methods:
         chosen = {method: selector for method, selector in chosen.items() if method.lower() in methods}
     comparison = Comparison(X, y, methods=chosen, ms=[SIZES[name]], splits=arguments.splits)
@@ -84,7 +84,7 @@ def measure(name, methods, store, arguments):
 def markdown(table):
     """The accuracy, its difference to Random and the seconds of each method, one column a data set."""
     names = list(dict.fromkeys(table["dataset"]))
-    order = [method for method in selectors("Yale", 1) if method in set(table["method"])]
+    order = [method for method in selectors("Yale") if method in set(table["method"])]
     lines = [["method", *(f"{name}, m = {SIZES[name]}" for name in names), f"seconds {' / '.join(names)}"]]
     lines.append(["---"] * len(lines[0]))
     for method in order:

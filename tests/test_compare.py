@@ -171,7 +171,7 @@ def test_data_in_the_output_folder_are_safe(csv):
         (("--methods", "ls,foo"), "no method 'foo'; known are dirichlet, ls, rsr, udfs, cae, dufs, wast, aefs, random"),
         (("--label-column", "length"), "distinct values in 40 rows, so they are no classes"),
         (("--label-column", "flat"), "All labels are 1.0"),
-        (("--test-size", "2"), "test_size=2.0 must be between 0 and 1"),
+        (("--test-size", "2"), "--test-size 2.0 must be between 0 and 1"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_no_folder(csv, options, message):

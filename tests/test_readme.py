@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""What the README and the other pages show is what happens."""
 
 import contextlib
 import io
@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+BLOCKS = CODE.findall(README)
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
 
 
 def test_first_example_prints_what_the_readme_says():
@@ -20,7 +22,7 @@ def test_first_example_prints_what_the_readme_says():
     assert printed.getvalue().count("\n") == 3
 
 
-@pytest.mark.parametrize("block", BLOCKS[1:])
+@pytest.mark.parametrize("block", BLOCKS[1:] + [block for page in PAGES.values() for block in CODE.findall(page)])
 def test_other_examples_run(block):
     exec(block, {})
 
@@ -34,3 +36,13 @@ def test_example_file_is_the_first_example():
 def test_pictures_exist():
     for path in re.findall(r"!\[.*?\]\((.*?)\)", README):
         assert (ROOT / path).is_file()
+
+
+def test_links_lead_somewhere():
+    for path in re.findall(r"\]\(((?!http).*?)\)", README):
+        assert (ROOT / path).is_file()
+
+
+def test_the_table_of_the_baselines_is_what_the_benchmark_wrote():
+    shown = re.search(r"<!-- results/baselines.md -->\n(.*)<!-- end -->", PAGES["baselines.md"], re.DOTALL)[1]
+    assert shown.strip() == (ROOT / "results" / "baselines.md").read_text(encoding="utf-8").strip()

@@ -96,7 +96,10 @@ Header = Annotated[
 def select(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy or mat: one sample a row.")],
     m: Annotated[int, typer.Option("-m", "--n-features", min=1, metavar="M", help="How many features to select.")],
-    method: Annotated[Method, typer.Option(help="Which selector.")] = Method.dirichlet,
+    method: Annotated[
+        Method,
+        typer.Option(metavar="NAME", help=f"Which selector: {', '.join(Method)}."),
+    ] = Method.dirichlet,
     label_column: LabelColumn = None,
     index_column: IndexColumn = None,
     drop: DropColumns = None,
@@ -171,8 +174,7 @@ def select(
 ) -> None:
     """Select M features of DATA and learn the k-nearest-neighbour graph that they reveal.
 
-    The defaults of the options for training are those of --method dirichlet; other methods have their own, and only
-    some of the options.
+    The defaults below are those of --method dirichlet; other methods have their own, and some of the options.
 
     Writes selected.csv, reduced.*, graph.npz, history.csv, model/ and report.html to the output folder.
 
@@ -223,8 +225,8 @@ def compare(
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="Which of dirichlet, ls, rsr, udfs, cae, dufs, wast, aefs, random, all; random is always added.",
-            show_default="all of them",
+            help=f"Which of {', '.join(Method)}; random is always added.",
+            show_default="every one",
         ),
     ] = None,
     label_column: LabelColumn = None,

@@ -79,7 +79,7 @@ def _curves(history: dict[str, np.ndarray]) -> Markup | None:
         axes.set_xlabel("step", fontsize=9)
         if name in SHARES:
             axes.set_ylim(0, 1.02)
-        elif values.min() > 0:
+        elif 0 < 10 * values.min() < values.max():
             axes.set_yscale("log")
         axes.tick_params(labelsize=8, which="both")
         axes.spines[["top", "right"]].set_visible(False)
