@@ -95,6 +95,13 @@ def test_scores_of_copies_of_rows():
     np.testing.assert_allclose(laplacian_score(X), 0, atol=1e-12)
 
 
+def test_constant_columns_score_worst():
+    X = data(30, 4)
+    X[:, 2] = 5
+    assert laplacian_score(X)[2] == 2
+    np.testing.assert_array_equal(laplacian_score(np.ones((10, 3))), 2)
+
+
 def test_select_k_best():
     X = data(60, 10)
     X[:, 4] = 1.0

@@ -114,6 +114,14 @@ def test_says_when_every_column_represents_itself():
         RSR(3, reg=1e-6).fit(np.random.RandomState(0).randn(60, 5))
 
 
+@pytest.mark.parametrize("shape", [(20, 60), (60, 20)])
+def test_far_beyond_reg_max_there_is_still_a_ranking(shape):
+    """All weights vanish, but not equally fast; and nothing is said about columns that represent themselves."""
+    scores = RSR(5, reg=1e9).fit(data(*shape)).scores_
+    assert len(set(scores)) == shape[1]
+    assert (scores > 0).all()
+
+
 def test_finds_the_columns_that_have_something_in_common():
     rng = np.random.RandomState(3)
     X = np.hstack([rng.randn(200, 12), rng.randn(200, 2) @ rng.randn(2, 8) + 0.3 * rng.randn(200, 8)])

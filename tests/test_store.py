@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from homophily.evaluation import RunStore
@@ -90,3 +91,11 @@ def test_newer_format_and_missing_folder(tmp_path):
         RunStore(path)
     with pytest.raises(OSError, match="cannot be used"):
         RunStore(tmp_path / "nowhere" / "runs.sqlite")
+
+
+def test_numbers_of_numpy_are_numbers():
+    with RunStore(":memory:") as store:
+        store.put({"m": np.int64(5), "reg": np.float32(0.5)}, 1)
+        assert store.get({"m": 5, "reg": 0.5}) == 1
+        with pytest.raises(TypeError, match="which has no place in the key"):
+            store.get({"m": object()})

@@ -93,7 +93,8 @@ def laplacian_score(X: Any, *, n_neighbors: int = 5, sigma: float | None = None)
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
     data = standardize(X)
     scores = np.full(X.shape[1], 2.0)
-    scores[data.kept] = _scores(data.values, n_neighbors, sigma)
+    if len(data.kept):
+        scores[data.kept] = _scores(data.values, n_neighbors, sigma)
     return scores
 
 

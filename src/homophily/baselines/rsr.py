@@ -106,7 +106,7 @@ class RSR(Baseline):
         self.reg_max_ = _reg_max(X)
         reg = self.reg or (0.5 if d > n else 0.8) * self.reg_max_
         w = settle(_rounds(X, reg), steps, method="RSR", max_iter=self.max_iter, tol=self.tol)
-        if 1 < d <= n and w.max() - w.min() < ALIKE * w.max():
+        if 1 < d <= n and reg < self.reg_max_ and w.max() - w.min() < ALIKE * w.max():
             warnings.warn(
                 f"RSR with reg={reg:g} ranks nothing: every column represents itself, the weights lie between "
                 f"{w.min():.4g} and {w.max():.4g}. Raise reg; reg_max_ = {self.reg_max_:.4g} is the largest that "
@@ -123,9 +123,10 @@ def _rounds(X: np.ndarray, reg: float) -> Iterator[tuple[float, np.ndarray]]:
     reweight = _by_samples if d > n else _by_columns
     G_R, G_L = np.ones(d), np.ones(n)
     while True:
-        w, e = (np.hypot(norms, SMOOTHING) for norms in reweight(X, G_R, G_L, reg))
+        norms = reweight(X, G_R, G_L, reg)
+        w, e = (np.hypot(norm, SMOOTHING) for norm in norms)
         G_R, G_L = 2 * w, 1 / (2 * e)
-        yield e.sum() + reg * w.sum(), w
+        yield e.sum() + reg * w.sum(), norms[0]
 
 
 def _by_samples(X: np.ndarray, G_R: np.ndarray, G_L: np.ndarray, reg: float) -> tuple[np.ndarray, np.ndarray]:

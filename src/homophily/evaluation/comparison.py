@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ class Comparison:
         random_draws: int = 5,
     ) -> None:
         self.selectors = _selectors(methods)
-        self.ms = sorted(set(ms))
+        self.ms = sorted({index(m) for m in ms})
         self.splits, self.test_size, self.stratify, self.seed = splits, test_size, stratify, seed
         self.n_estimators, self.random_draws = n_estimators, random_draws
         names = list(map(str, X.columns)) if hasattr(X, "columns") else None

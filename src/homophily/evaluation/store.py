@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 __all__ = ["RunStore"]
 
 APPLICATION = int.from_bytes(b"hmph", "big")  # SQLite keeps this number in the header of the file
@@ -103,4 +105,11 @@ EXPECTED = "expected a file that RunStore wrote, or none at that place."
 
 def canonical(key: Mapping[str, Any]) -> str:
     """The one JSON text of ``key``, whatever the order of its entries."""
-    return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} is of type {type(value).__name__}, which has no place in the key of a result.")
