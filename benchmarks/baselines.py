@@ -94,8 +94,13 @@ def markdown(table):
             row = rows.loc[name]
             gain = "" if method == "random" else f" ({row['accuracy_gain']:+.3f} ± {row['accuracy_gain_se']:.3f})"
             cells.append(f"{row['accuracy']:.3f} ± {row['accuracy_sd']:.3f}{gain}")
-        lines.append([method, *cells, " / ".join(f"{rows.loc[name, 'seconds']:.2g}" for name in names)])
+        lines.append([method, *cells, " / ".join(brief(rows.loc[name, "seconds"]) for name in names)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def brief(seconds):
+    """Two digits, where there is something to tell."""
+    return f"{seconds:.2g}" if seconds >= 0.01 else "< .01"
 
 
 def main():

@@ -38,8 +38,9 @@ class AEFS(Baseline):
         The number m of features. By default half of the columns that vary.
     reg : float
         The penalty α. The reconstruction error is a mean, at most 1: 0.1 already removes every column.
-    n_hidden : int
-        Size of the hidden layer.
+    n_hidden : int, optional
+        Size of the hidden layer. By default 128, but no more than a quarter of the columns: a layer as wide as the data
+        copies every column, and then the norms say nothing.
     decay : float
         The penalty β.
     max_iter : int
@@ -76,7 +77,7 @@ class AEFS(Baseline):
     _parameter_constraints: ClassVar[dict] = {
         **BaseSelector._parameter_constraints,
         "reg": [Interval(Real, 0, None, closed="left")],
-        "n_hidden": [Interval(Integral, 1, None, closed="left")],
+        "n_hidden": [Interval(Integral, 1, None, closed="left"), None],
         "decay": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
@@ -85,6 +86,7 @@ class AEFS(Baseline):
         "verbose": ["verbose"],
     }
     param_grid: ClassVar[dict[str, list]] = {"reg": DECADES, "n_hidden": [128, 256, 512, 1024]}
+    paper_params: ClassVar[dict[str, Any]] = {"n_hidden": 128}
     score_meaning: ClassVar[str] = "norm of the column's weights in the autoencoder, 0 if they were removed"
 
     def __init__(
@@ -92,7 +94,7 @@ class AEFS(Baseline):
         n_features_to_select: int | None = None,
         *,
         reg: float = 1e-3,
-        n_hidden: int = 128,
+        n_hidden: int | None = None,
         decay: float = 1e-3,
         max_iter: int = 1000,
         batch_size: int = 256,
@@ -130,8 +132,9 @@ class AEFS(Baseline):
     def _train(self, X: Tensor, generator: torch.Generator, steps: Steps) -> tuple[Tensor, Tensor]:
         """Norms of the rows of W1 (d,), and the last epoch after which each was not zero (d,)."""
         n, d = X.shape
-        W1, W2 = glorot(d, self.n_hidden, generator), glorot(self.n_hidden, d, generator)
-        b1, b2 = W1.new_zeros(self.n_hidden), W2.new_zeros(d)
+        hidden = self.n_hidden or min(128, max(1, d // 4))
+        W1, W2 = glorot(d, hidden, generator), glorot(hidden, d, generator)
+        b1, b2 = W1.new_zeros(hidden), W2.new_zeros(d)
         for parameter in (W1, b1, W2, b2):
             parameter.requires_grad_()
         optimizer = torch.optim.Adam([b1, W2, b2], lr=self.learning_rate)
