@@ -268,7 +268,7 @@ def compare(
     """
     if jobs == 0:
         raise typer.BadParameter("0 processes cannot do anything; give a number of processes, or -1 for one a core.")
-    with _user_errors(debug):
+    with _user_errors(debug, "what is finished is kept, the same command goes on from there"):
         ms = _counts(m)
         from .compare import run_compare
         from .methods import METHODS
@@ -318,7 +318,7 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 
 @contextmanager
-def _user_errors(debug: bool) -> Iterator[None]:
+def _user_errors(debug: bool, stopped: str = "nothing was written") -> Iterator[None]:
     """Turn a user's mistake into one line and exit code 2."""
     try:
         yield
@@ -328,7 +328,7 @@ def _user_errors(debug: bool) -> Iterator[None]:
         _stderr().print(f"[red]Error:[/] {escape(_in_options(str(error)))}")
         raise typer.Exit(USER_ERROR) from error
     except KeyboardInterrupt:
-        _stderr().print("Stopped; nothing was written.")
+        _stderr().print(f"Stopped; {stopped}.")
         raise typer.Exit(INTERRUPTED) from None
 
 
