@@ -65,6 +65,25 @@ def test_collapse_is_told_and_ranked_by_what_lasted_longest():
     assert set(selector.selected_features_) <= set(np.flatnonzero(stopped.scores_ > 0))
 
 
+def test_columns_that_vanish_at_once_are_not_taken_in_the_order_of_the_file():
+    """At the first update; then those come first at which the loss pulls most, the ones with something in common."""
+    rng = np.random.RandomState(0)
+    X = np.hstack([rng.randn(600, 20), rng.randn(600, 1) + 0.3 * rng.randn(600, 10)])
+    with pytest.warns(ConvergenceWarning, match="left 0 of 30 columns"):
+        selector = AEFS(10, reg=1e3, n_hidden=4, max_iter=3, random_state=0).fit(X)
+    assert selector.selected_features_.tolist() != list(range(10))
+    assert len(set(selector.selected_features_) & set(range(20, 30))) >= 8
+
+
+def test_the_second_layer_decays():
+    """Its penalty holds the output back, so the error stays larger."""
+    free, held = (
+        AEFS(3, reg=0.0, decay=decay, n_hidden=4, max_iter=150, random_state=0).fit(data()).history_["loss"][-1]
+        for decay in (0.0, 1.0)
+    )
+    assert held > free + 0.05
+
+
 def test_the_loss_falls():
     loss = AEFS(3, max_iter=100, n_hidden=4, random_state=0).fit(data()).history_["loss"]
     assert loss[-1] < loss[0]

@@ -301,10 +301,23 @@ def test_select_by_other_methods(csv, method):
 
 
 def test_parameters_of_a_method(csv):
-    options = ("--method", "udfs", "-p", "n_clusters=2", "--reg", 0.5, "-k", 3, "--out", csv.parent / "out")
+    options = (
+        "--method",
+        "udfs",
+        "-p",
+        "n_clusters=2",
+        "-p",
+        "ridge=.5",
+        "--reg",
+        0.5,
+        "-k",
+        3,
+        "--out",
+        csv.parent / "out",
+    )
     run("select", csv, "-m", 2, *options)
     model = METHODS["udfs"].load(csv.parent / "out" / "model")
-    assert (model.n_clusters, model.reg, model.n_neighbors, model.ridge) == (2, 0.5, 3, 1000.0)
+    assert (model.n_clusters, model.reg, model.n_neighbors, model.ridge) == (2, 0.5, 3, 0.5)
     text = (csv.parent / "out" / "report.html").read_text(encoding="utf-8")
     assert "n_clusters = 2" in text
 
@@ -315,6 +328,8 @@ def test_parameters_of_a_method(csv):
         (("--method", "ls", "--objective", "coverage"), "--method ls has no parameter 'objective'; it has n_features"),
         (("--method", "rsr", "-p", "lambda=3"), "--method rsr has no parameter 'lambda'; it has max_iter"),
         (("--method", "rsr", "-p", "reg"), "expected NAME=VALUE"),
+        (("--method", "rsr", "-p", "n_features_to_select=3"), "use -m for that"),
+        (("--method", "rsr", "-p", "random_state=3"), "use --seed for that"),
         (("--method", "rsr", "-p", "reg=much"), "The 'reg' parameter of RSR must be"),
         (("--method", "ls", "-k", 60), "-k 60 must be less than the number of samples"),
     ],

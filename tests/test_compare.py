@@ -99,6 +99,15 @@ def test_changed_data_are_not_mixed_with_old_results(csv):
     assert len(table(csv, "cells")) == 4
 
 
+def test_results_of_other_settings_are_kept_and_mentioned(csv):
+    compare(csv, "--methods", "ls", "-m", 1)
+    result = compare(csv, "--methods", "ls", "-m", 2)
+    assert "also keeps" in " ".join(result.output.split())
+    assert "of other data or settings" in " ".join(result.output.split())
+    assert set(table(csv)["m"]) == {2}
+    assert "are done already" in compare(csv, "--methods", "ls", "-m", 1).output
+
+
 def test_without_labels(csv):
     result = run(csv, "-m", 2, "--methods", "ls", "--drop", "kind", "--splits", 2, "-j", 1, "-o", csv.parent / "out")
     assert "accuracy and clustering need --label-column" in result.output

@@ -204,12 +204,17 @@ def test_selectors_see_the_training_rows_only(data, quick, monkeypatch):
 
     def fit(self, rows, y=None, **others):
         assert y is None
-        seen.append(len(rows))
+        seen.append(rows)
         return RSR.fit(self, rows)
 
     monkeypatch.setattr(LaplacianScore, "fit", fit)
-    list(compare(data).run())
-    assert seen == [40, 40]  # one fit a split serves both m
+    comparison = compare(data)
+    list(comparison.run())
+    assert len(seen) == 2  # one fit a split serves both m
+    for split, rows in enumerate(seen):
+        train, test = comparison._rows(split)
+        assert sorted([*train, *test]) == list(range(len(data[0])))
+        np.testing.assert_array_equal(rows, data[0][train])
 
 
 def test_one_fit_of_a_nested_method_is_as_good_as_many(data, quick):

@@ -87,6 +87,35 @@ def test_the_importance_is_the_formula(monkeypatch):
     np.testing.assert_allclose(mixed, 0.25 * error + 0.75 * strength, rtol=1e-5)
 
 
+def test_the_target_is_the_clean_input(monkeypatch):
+    seen = []
+
+    def loss(output, target):
+        seen.append(target)
+        return ((output - target) ** 2).mean()
+
+    monkeypatch.setattr("homophily.baselines.wast.functional.mse_loss", loss)
+    X = np.random.RandomState(0).randn(10, 4)
+    WAST(2, noise=5.0, max_iter=1, batch_size=10, random_state=0).fit(X)
+    (target,) = seen
+    np.testing.assert_allclose(np.sort(target, axis=0), np.sort((X - X.mean(0)) / X.std(0), axis=0), atol=1e-5)
+
+
+def test_a_hidden_neuron_matters_by_its_weights(monkeypatch):
+    hidden = []
+    original = _SparseLayer.rewire
+
+    def watch(self, fraction, importance):
+        hidden.append((self, self.W.detach().abs().sum(0), importance.clone()))
+        return original(self, fraction, importance)
+
+    monkeypatch.setattr(_SparseLayer, "rewire", watch)
+    WAST(2, max_iter=1, batch_size=20, rewire=0.0, random_state=0).fit(np.random.RandomState(0).randn(20, 5))
+    (_, first, given), (_, second, again) = hidden
+    torch.testing.assert_close(given, first + second)
+    torch.testing.assert_close(again, given)
+
+
 def test_small_data_still_gets_a_hundred_updates(monkeypatch):
     calls = []
     monkeypatch.setattr(WAST, "_rewire", lambda self, *args: calls.append(1))

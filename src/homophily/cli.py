@@ -308,13 +308,18 @@ def _counts(text: str) -> list[int]:
 
 def _parameter(text: str) -> tuple[str, Any]:
     """Name and value of ``NAME=VALUE``; what is no number, list, true, false or null is text."""
-    name, equals, value = text.partition("=")
+    name, equals, value = (part.strip() for part in text.partition("="))
     if not name or not equals:
-        raise ValueError(f"--param {text!r}: expected NAME=VALUE, such as n_clusters=4.")
-    try:
-        return name.strip(), json.loads(value)
-    except json.JSONDecodeError:
-        return name.strip(), value.strip()
+        raise ValueError(f"--param {text!r}: expected NAME=VALUE, such as n_clusters=4 or temperature=[10,0.1].")
+    own = {"n_features_to_select": "-m", "random_state": "--seed", "verbose": "--quiet"}
+    if name in own:
+        raise ValueError(f"--param {text!r}: use {own[name]} for that.")
+    for read in (json.loads, float):
+        try:
+            return name, read(value)
+        except ValueError:
+            pass
+    return name, value
 
 
 @contextmanager

@@ -79,9 +79,12 @@ def run_compare(
                 out.print(f"{before} of {total} cells are done already.")
             failed, interrupted = _run(comparison, store, n_jobs, before, show=not quiet and sys.stderr.isatty())
             cells = comparison.finished(store)
+            others = sum(1 for _ in store.items()) - len(cells)
     done = len(cells)
     cells += failed
     notes = [*_failures(cells), *_warnings(cells)]
+    if others:
+        notes.append(f"{STORE} also keeps {_count(others, 'result')} of other data or settings, not shown here.")
     if not interrupted:  # joblib would complain about what was cut short
         notes += dict.fromkeys(str(w.message) for w in caught)
     _write_and_show(out, folder, data, comparison, cells, notes)

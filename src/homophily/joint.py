@@ -436,7 +436,8 @@ def _train_group(
     if report.stopped and group[0] > 0:
         return None
     generator = torch.Generator(X.device).manual_seed(seed)
-    return train(X, m, graph, objective, schedule, restarts=group, generator=generator, callback=report)
+    with one_thread():
+        return train(X, m, graph, objective, schedule, restarts=group, generator=generator, callback=report)
 
 
 def _hand_on(logits: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -30,27 +29,15 @@ def on_device(X: np.ndarray, device: str, seed: int) -> tuple[torch.Tensor, torc
     return points, torch.Generator(points.device).manual_seed(seed)
 
 
-_lock = threading.Lock()
-_users = 0
-_before = 1
-
-
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let each torch operation use one thread, so that sums are taken in one order whatever the number of cores.
+    """Let each torch operation of this thread use one core, so that sums are taken in one order on any machine.
 
-    The setting is the process's, so of several fits in threads the first changes it and the last changes it back.
+    Threads that are started inside need their own: the setting is the thread's.
     """
-    global _users, _before
-    with _lock:
-        if not _users:
-            _before = torch.get_num_threads()
-        _users += 1
-        torch.set_num_threads(1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
         yield
     finally:
-        with _lock:
-            _users -= 1
-            if not _users:
-                torch.set_num_threads(_before)
+        torch.set_num_threads(before)

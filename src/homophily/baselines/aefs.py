@@ -30,7 +30,8 @@ class AEFS(Baseline):
         \hat X = \sigma(X W_1 + b_1) W_2 + b_2
 
     with :math:`\sigma` the logistic function. Columns are ranked by :math:`\|W_1^i\|`. The group lasso is dealt with by
-    proximal steps, so the rows that it removes are zero exactly; among those the one that vanished last ranks first.
+    proximal steps, so the rows that it removes are zero exactly; among those the one that vanished last ranks first,
+    and of equals the one whose weights the loss pulls at most. The steps are Adam's with one second moment a row.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ class AEFS(Baseline):
         "device": [str],
         "verbose": ["verbose"],
     }
-    param_grid: ClassVar[dict[str, list]] = {"reg": DECADES, "n_hidden": [128, 256, 512, 1024]}
+    param_grid: ClassVar[dict[str, list]] = {"reg": [*DECADES], "n_hidden": [128, 256, 512, 1024]}
     paper_params: ClassVar[dict[str, Any]] = {"n_hidden": 128}
     score_meaning: ClassVar[str] = "norm of the column's weights in the autoencoder, 0 if they were removed"
 
@@ -117,8 +118,7 @@ class AEFS(Baseline):
     def _select(self, X: np.ndarray, m: int, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
         points, generator = on_device(X, self.device, self._seeds(1)[0])
         with one_thread():
-            norms, last_seen = self._train(points, generator, steps)
-        scores = norms.double().cpu().numpy()
+            scores, last_seen, pull = (x.double().cpu().numpy() for x in self._train(points, generator, steps))
         left = int((scores > 0).sum())
         if left < m:
             warnings.warn(
@@ -127,10 +127,10 @@ class AEFS(Baseline):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        return np.lexsort((-last_seen.cpu().numpy(), -scores))[:m], scores
+        return np.lexsort((-pull, -last_seen, -scores))[:m], scores
 
-    def _train(self, X: Tensor, generator: torch.Generator, steps: Steps) -> tuple[Tensor, Tensor]:
-        """Norms of the rows of W1 (d,), and the last epoch after which each was not zero (d,)."""
+    def _train(self, X: Tensor, generator: torch.Generator, steps: Steps) -> tuple[Tensor, Tensor, Tensor]:
+        """Norms of the rows of W1, the last update after which each was not zero, and of their mean gradients; (d,)."""
         n, d = X.shape
         hidden = self.n_hidden or min(128, max(1, d // 4))
         W1, W2 = glorot(d, hidden, generator), glorot(hidden, d, generator)
@@ -139,7 +139,7 @@ class AEFS(Baseline):
             parameter.requires_grad_()
         optimizer = torch.optim.Adam([b1, W2, b2], lr=self.learning_rate)
         group_lasso = _ProximalAdam(W1, self.learning_rate, self.reg)
-        last_seen = torch.full((d,), -1, device=X.device)
+        last_seen = torch.zeros(d, device=X.device)
         for epoch in steps.plan(self.max_iter):
             total = 0.0
             for x in batches(X, self.batch_size, generator):  # (b, d)
@@ -149,15 +149,14 @@ class AEFS(Baseline):
                 W1.grad = None
                 loss.backward()
                 optimizer.step()
-                group_lasso.step()
+                norms = group_lasso.step()
+                last_seen[norms > 0] = group_lasso.steps
                 total += float(loss.detach()) * len(x) / n
-            norms = torch.linalg.vector_norm(W1.detach(), dim=1)
-            last_seen[norms > 0] = epoch
             total += self.reg * float(norms.sum())
             check_finite(total, self.learning_rate, epoch)
             if steps(loss=total, columns=float((norms > 0).sum())):
                 break
-        return norms, last_seen
+        return norms, last_seen, torch.linalg.vector_norm(group_lasso.mean, dim=1)
 
 
 class _ProximalAdam:
@@ -174,7 +173,8 @@ class _ProximalAdam:
         self.steps = 0
 
     @torch.no_grad()
-    def step(self, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> None:
+    def step(self, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Tensor:
+        """Move W, and return the norms of its rows (d,)."""
         gradient = self.W.grad
         assert gradient is not None
         self.steps += 1
@@ -183,4 +183,6 @@ class _ProximalAdam:
         eta = self.learning_rate / ((self.square / (1 - beta2**self.steps)).sqrt() + epsilon)  # (d, 1)
         self.W -= eta * self.mean / (1 - beta1**self.steps)
         norms = torch.linalg.vector_norm(self.W, dim=1, keepdim=True)
-        self.W *= (1 - self.reg * eta / norms.clamp_min(torch.finfo(norms.dtype).tiny)).clamp_min(0)
+        shrink = (1 - self.reg * eta / norms.clamp_min(torch.finfo(norms.dtype).tiny)).clamp_min(0)
+        self.W *= shrink
+        return (norms * shrink).squeeze(1)

@@ -12,7 +12,7 @@ from ..progress import StepCallback, Steps, step_progress
 
 __all__ = ["DECADES", "Baseline", "best"]
 
-DECADES = [1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9]  # the grid that the paper searches for every penalty
+DECADES = (1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9)  # the grid that the paper searches for every penalty
 
 
 class Baseline(BaseSelector):
@@ -35,7 +35,7 @@ class Baseline(BaseSelector):
     """
 
     paper_params: ClassVar[dict[str, Any]] = {}
-    """What the paper sets on every data set, where that is not our default."""
+    """What the paper, or the public code that it runs, sets on every data set where that is not our default."""
 
     dataset_params: ClassVar[dict[str, dict[str, Any]]] = {}
     """What the paper sets on single data sets."""
@@ -44,9 +44,10 @@ class Baseline(BaseSelector):
 
     @classmethod
     def from_paper(cls, n_features_to_select: int | None = None, *, dataset: str | None = None, **others: Any) -> Self:
-        """The settings of the paper's Appendix S6.1.2, on ``dataset`` if it has its own there.
+        """The settings of the paper's Appendix S6.1.2 and of the codes that it names, on ``dataset`` if it has its own.
 
-        ``others`` are parameters of the class that override these; what the paper searches is in ``param_grid``.
+        What the paper searches is in ``param_grid``; it does not say what it found, so our default or the middle of the
+        grid stands in. ``others`` are parameters of the class that override these.
         """
         params = dict(cls.paper_params)
         if dataset is not None:

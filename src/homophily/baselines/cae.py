@@ -36,10 +36,12 @@ class ConcreteAutoencoder(Baseline):
     with one column of :math:`A` (d, m) a feature to select, a fresh draw of the noise a batch, a decoder :math:`g` with
     one hidden layer of 3m/2 leaky ReLUs, Adam, and a temperature that falls exponentially over all updates.
 
-    Two things differ from the public code. Its argmax per column names features repeatedly; here an assignment over the
-    learned probabilities gives m distinct ones. And its learning rate of 1e-3 lets the logits move by 1e-3 an update,
-    so with few rows, thus few updates, they end where they began (mean largest probability .0009 on GLIOMA). By default
-    their rate is raised where needed, so that they can move as far as is needed to decide among d columns.
+    Some things differ from the public code. Its argmax per column names features repeatedly; here an assignment over
+    the learned probabilities gives m distinct ones. And its learning rate lets the logits move by 1e-3 an update, so
+    with few rows, thus few updates, they end where they began (mean largest probability .0009 on GLIOMA). By default
+    their rate is raised where needed, so that they can move as far as is needed to decide among d columns. Hence one
+    try and a confidence of .95 are enough by default, where the code asks for .998 in up to five; and the last
+    temperature is .01 (the code: .1). :meth:`from_paper` has its choices.
 
     Parameters
     ----------

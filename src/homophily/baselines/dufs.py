@@ -58,7 +58,7 @@ class DUFS(Baseline):
     learning_rate : float, optional
         By default 0.01, or 1 without ``scale_free``.
     max_iter : int
-        Updates.
+        Updates. The paper speaks of 10,000 epochs; with more rows than ``batch_size`` an update is less than that.
     batch_size : int
         Rows an update; all if there are fewer.
     device : str
@@ -142,8 +142,8 @@ class DUFS(Baseline):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        scores = expit(mu.double().cpu().numpy())
-        return best(scores, m), scores
+        position = mu.double().cpu().numpy()
+        return best(position, m), expit(position)
 
     def _train(self, X: Tensor, start: Tensor, generator: torch.Generator, steps: Steps) -> Tensor:
         """Gates (d,) after the updates."""

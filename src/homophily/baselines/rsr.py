@@ -79,7 +79,7 @@ class RSR(Baseline):
         "tol": [Interval(Real, 0, None, closed="left")],
         "verbose": ["verbose"],
     }
-    param_grid: ClassVar[dict[str, list]] = {"reg": DECADES}
+    param_grid: ClassVar[dict[str, list]] = {"reg": [*DECADES]}
     paper_params: ClassVar[dict[str, Any]] = {"reg": 1.0, "max_iter": 50}
     score_meaning: ClassVar[str] = "weight of the column in the linear representation of all columns"
 

@@ -40,8 +40,9 @@ class UDFS(Baseline):
     Columns are ranked by :math:`\|w^i\|`.
 
     With more columns than samples the matrix is a diagonal one plus one of rank n, and the eigenvectors come from
-    Lanczos iterations on its inverse (Woodbury) without any d×d matrix. The first round then has many solutions; one is
-    drawn by ``random_state``.
+    Lanczos iterations on its inverse (Woodbury) without any d×d matrix. The first round then has many solutions: any
+    frame that is orthogonal to the rows of the data. One is drawn, and the result depends on it: expect a different
+    selection for another ``random_state``.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ class UDFS(Baseline):
         "tol": [Interval(Real, 0, None, closed="left")],
         "verbose": ["verbose"],
     }
-    param_grid: ClassVar[dict[str, list]] = {"reg": DECADES}
+    param_grid: ClassVar[dict[str, list]] = {"reg": [*DECADES]}
     paper_params: ClassVar[dict[str, Any]] = {"max_iter": 36}
     score_meaning: ClassVar[str] = "weight of the column in the discriminative projection"
 
@@ -125,7 +126,7 @@ class UDFS(Baseline):
         c = min(self.n_clusters, max(1, d - 1))
         M = _local_scatter(X, self.n_neighbors, self.ridge)
         smallest: _Dense | _LowRank
-        if d <= n or d <= 2 * _lanczos_vectors(c):
+        if d < n + c or d <= 2 * _lanczos_vectors(c):  # little to gain, or too few columns for Lanczos
             smallest = _Dense(X.T @ (M @ X), c)
         else:
             smallest = _LowRank(X, M, c, check_random_state(self.random_state))
@@ -191,9 +192,22 @@ class _LowRank:
         kept = values > np.finfo(np.float64).eps * len(values) * values[-1]
         self.U = X.T @ (vectors[:, kept] * np.sqrt(values[kept]))  # (d, r)
         self.c = c
-        self.start = rng.standard_normal(X.shape[1])
+        self.rng = rng
+        self.start = np.ones(X.shape[1])
 
     def __call__(self, diagonal: np.ndarray) -> tuple[np.ndarray, float]:
+        constant = diagonal.min() == diagonal.max()
+        W = self._orthogonal_to_data() if constant else self._lanczos(diagonal)
+        self.start = W.sum(1)  # the next round's matrix differs little
+        return W, float(np.sum((self.U.T @ W) ** 2))
+
+    def _orthogonal_to_data(self) -> np.ndarray:
+        """Where the diagonal is constant: c eigenvectors, drawn from the (d - r)-fold smallest eigenvalue's space."""
+        drawn = self.rng.standard_normal((len(self.U), self.c))
+        basis, _ = np.linalg.qr(self.U)
+        return np.linalg.qr(drawn - basis @ (basis.T @ drawn))[0]
+
+    def _lanczos(self, diagonal: np.ndarray) -> np.ndarray:
         U, d = self.U, len(diagonal)
         inverse = diagonal.min() / diagonal  # in units in which its largest entry is 1
         scaled = U * inverse[:, None]
@@ -205,15 +219,16 @@ class _LowRank:
             return inverse * x - scaled @ scipy.linalg.cho_solve(factor, scaled.T @ x)
 
         operator = LinearOperator((d, d), matvec=apply, dtype=np.float64)
-        for more in (1, 2, 4):
+        for more, tol in ((1, 0), (2, 0), (4, 1e-6)):
             try:
-                _, W = eigsh(operator, k=self.c, which="LA", v0=self.start, ncv=min(d, more * _lanczos_vectors(self.c)))
-                break
-            except ArpackNoConvergence:
-                if more == 4:
-                    raise
-        self.start = W.sum(1)  # the next round's matrix differs little
-        return W, float(np.sum((U.T @ W) ** 2))
+                vectors = min(d, more * _lanczos_vectors(self.c))
+                return eigsh(operator, k=self.c, which="LA", v0=self.start, ncv=vectors, tol=tol)[1]
+            except ArpackNoConvergence as error:
+                reason = error
+        raise ValueError(
+            f"The {self.c} smallest eigenvectors of UDFS could not be found ({reason}); try a smaller n_clusters or "
+            "another reg."
+        ) from reason
 
 
 def _lanczos_vectors(c: int) -> int:

@@ -25,9 +25,10 @@ INIT_STD = 0.01  # of the weights: with larger ones the importance is the luck o
 class WAST(Baseline):
     r"""Select the columns to which a sparse denoising autoencoder pays attention while it is trained.
 
-    d inputs, one hidden layer of logistic units, d linear outputs; each weight exists with probability ``density``. The
-    input gets noise, the loss is the mean squared error to the clean input, the optimiser Nesterov's. After every
-    update the importance of each input and output neuron grows:
+    d inputs, one hidden layer of logistic units, d linear outputs; the share ``density`` of all weights, drawn at
+    random, exists and starts with a standard deviation of .01. The input gets noise, the loss is the mean squared error
+    to the clean input, the optimiser Nesterov's. After every update the importance of each input and output neuron
+    grows:
 
     .. math::
         I_f \mathrel{+}= \lambda\, \mathrm{mean}\,|x_f - \hat x_f| + (1 - \lambda) \sum_h |w_{fh}|

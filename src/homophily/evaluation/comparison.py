@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.metadata import version
 from itertools import groupby
 from operator import index
 from typing import Any
@@ -19,12 +21,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+import torch
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array
 
-from .._version import __version__
 from ..base import BaseSelector, refuse_non_finite, refuse_non_numeric
 from ..baselines import AllFeatures
 from ..io import InputError
@@ -43,12 +45,14 @@ __all__ = ["METRICS", "RANDOM", "Cell", "Comparison", "summary"]
 
 METRICS = ("accuracy", "clustering", "reconstruction")
 RANDOM = "random"  # the method that all others are measured against
+SPLIT, SELECT, JUDGE = range(3)  # what a seed is for
 PLACE = ("method", "m", "split", "draw")  # the fields of a cell that say which it is
 COLUMNS = [
     *("m", "method", "n_features", "splits", "seconds"),
     *(f"{metric}{part}" for metric in METRICS for part in ("", "_sd", "_gain", "_gain_se")),
     *("failed_splits", "failure"),
 ]
+PACKAGES = ("homophily", "numpy", "scipy", "scikit-learn", "torch")  # whose versions may change a result
 # Parameters that Comparison sets itself or that do not change the result.
 NOT_IN_KEY = {"n_features_to_select", "random_state", "verbose", "n_jobs"}
 
@@ -170,22 +174,22 @@ class Comparison:
         train, test = train_test_split(
             np.arange(self.X.shape[0]),
             test_size=self.test_size,
-            random_state=self._seed(split),
+            random_state=self._seed(SPLIT, split),
             stratify=self.y if self.stratify else None,
         )
         return train, test
 
-    def _seed(self, split: int, draw: int = 0) -> int:
-        return int(np.random.SeedSequence([self.seed, split, draw]).generate_state(1)[0])
+    def _seed(self, purpose: int, split: int, draw: int = 0) -> int:
+        return int(np.random.SeedSequence([self.seed, purpose, split, draw]).generate_state(1)[0])
 
     def key(self, cell: Cell) -> dict[str, Any]:
         """All that the result of ``cell`` depends on."""
         selector = self.selectors[cell.method]
         return {
             "experiment": "compare",
-            "version": __version__,
+            "versions": {package: version(package) for package in PACKAGES},
             "data": self.fingerprint,
-            "class": type(selector).__name__,
+            "class": f"{type(selector).__module__}.{type(selector).__qualname__}",
             "params": {name: value for name, value in selector.get_params().items() if name not in NOT_IN_KEY},
             **{name: getattr(cell, name) for name in PLACE},
             "seed": self.seed,
@@ -258,10 +262,12 @@ class Comparison:
 
     def _measure(self, cells: Sequence[Cell]) -> list[Cell]:
         """Fit once and judge the first m selected features for each of ``cells``, which differ in m only."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        _warm_up()
+        messages: list[str] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             try:
-                features, seconds = self._fit(cells[-1])
+                features, seconds = self._fit(cells[-1], messages)
                 results = [
                     replace(cell, seconds=seconds, features=features[: cell.m], **self._judge(cell, features[: cell.m]))
                     for cell in cells
@@ -269,24 +275,25 @@ class Comparison:
             except Exception as error:
                 kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
                 results = [replace(cell, failed=f"{kind}{error}") for cell in cells]
-        messages = list(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
         return [replace(cell, warnings=messages) for cell in results]
 
-    def _fit(self, cell: Cell) -> tuple[list[int], float]:
-        """Selected columns, the best first, and the seconds that it took."""
+    def _fit(self, cell: Cell, messages: list[str]) -> tuple[list[int], float]:
+        """Selected columns, the best first, and the seconds of one core that it took; warnings go to ``messages``."""
         train, _ = self._rows(cell.split)
         selector = clone(self.selectors[cell.method])
-        selector.set_params(n_features_to_select=cell.m, random_state=self._seed(cell.split, cell.draw))
+        selector.set_params(n_features_to_select=cell.m, random_state=self._seed(SELECT, cell.split, cell.draw))
         X = self.X[train]
-        with one_core():
-            started = time.perf_counter()
+        with one_core(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            started = time.process_time()
             selector.fit(X)
-            seconds = time.perf_counter() - started
+            seconds = time.process_time() - started
+        messages += dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
         return selector.selected_features_.tolist(), seconds
 
     def _judge(self, cell: Cell, features: Sequence[int]) -> dict[str, Any]:
         train, test = self._rows(cell.split)
-        seed = self._seed(cell.split)  # the same for all methods and draws
+        seed = self._seed(JUDGE, cell.split)  # the same for all methods and draws
         X_train, X_test = self.X[train], self.X[test]
         scores = {"reconstruction": reconstruction_rmse(X_train, X_test, features, random_state=seed)}
         if self.y is not None:
@@ -297,6 +304,16 @@ class Comparison:
             )
             scores["clustering"] = clustering_accuracy(Z_test, y_test, n_clusters=self.n_classes, random_state=seed)
         return scores
+
+
+@cache
+def _warm_up() -> None:
+    """Let torch load what its first optimiser needs, which takes seconds, before any method's time is taken."""
+    parameter = torch.ones(1, requires_grad=True)
+    for kind in (torch.optim.Adam, torch.optim.SGD):
+        optimizer = kind([parameter], lr=0.1)
+        (parameter**2).sum().backward()
+        optimizer.step()
 
 
 def summary(cells: Iterable[Cell]) -> pd.DataFrame:
