@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Timings belong in benchmarks: a loaded machine must not fail a test. Same draws every run.
-settings.register_profile("homophily", deadline=None, derandomize=True)
+settings.register_profile("homophily", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("homophily")
 
 

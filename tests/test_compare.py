@@ -212,6 +212,8 @@ def start(csv, *more):
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
+        # Where the tests run in the background of a shell, Ctrl-C is ignored, and children would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
