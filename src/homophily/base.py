@@ -71,6 +71,13 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         self.dropped_features_ = data.dropped
         return data
 
+    def _check_neighbors(self, n: int) -> None:
+        if self.n_neighbors >= n:
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} must be less than the number of samples, n_samples = {n}: "
+                f"set it to {n - 1} or less."
+            )
+
     def _number_to_select(self, data: Standardized) -> int:
         """``n_features_to_select``, by default half of the columns that vary."""
         usable = len(data.kept)

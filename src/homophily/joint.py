@@ -290,11 +290,7 @@ class DirichletSelector(BaseSelector):
         data = self._check_and_standardize(X)
         n, d = data.values.shape
         m = self._number_to_select(data)
-        if self.n_neighbors >= n:
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} must be less than the number of samples, n_samples = {n}: "
-                f"set it to {n - 1} or less."
-            )
+        self._check_neighbors(n)
         if self.n_anchors is not None and self.n_anchors <= self.n_neighbors:
             raise ValueError(f"n_anchors={self.n_anchors} must be greater than n_neighbors={self.n_neighbors}.")
         points = torch.from_numpy(data.values).to(resolve_device(self.device))

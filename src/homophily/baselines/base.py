@@ -84,13 +84,6 @@ class Baseline(BaseSelector):
         """Choose ``features (m,)``, all distinct, and ``scores (d,)`` of the standardised ``X (n, d)``."""
         raise NotImplementedError
 
-    def _check_neighbors(self, n: int) -> None:
-        if self.n_neighbors >= n:
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} must be less than the number of samples, n_samples = {n}: "
-                f"set it to {n - 1} or less."
-            )
-
 
 def best(scores: np.ndarray, m: int) -> np.ndarray:
     """The ``m`` columns with the largest ``scores``, of equal ones the first; (m,)."""

@@ -187,7 +187,7 @@ class Comparison:
         selector = self.selectors[cell.method]
         return {
             "experiment": "compare",
-            "versions": {package: version(package) for package in PACKAGES},
+            "versions": _versions(),
             "data": self.fingerprint,
             "class": f"{type(selector).__module__}.{type(selector).__qualname__}",
             "params": {name: value for name, value in selector.get_params().items() if name not in NOT_IN_KEY},
@@ -304,6 +304,12 @@ class Comparison:
             )
             scores["clustering"] = clustering_accuracy(Z_test, y_test, n_clusters=self.n_classes, random_state=seed)
         return scores
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Read once: each is a file of the installation, and every cell's key holds them."""
+    return {package: version(package) for package in PACKAGES}
 
 
 @cache
