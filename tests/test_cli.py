@@ -158,14 +158,106 @@ def test_a_failed_overwrite_keeps_the_old_result(csv, monkeypatch):
     assert {p.name: p.read_bytes() for p in (csv.parent / "out").iterdir() if p.is_file()} == before
 
 
-def test_a_failure_leaves_nothing_behind(csv, monkeypatch):
+def test_a_failure_to_write_loses_no_training(csv, monkeypatch):
+    """Nothing half written is left, and the same command with --resume need not train again."""
+
     def fail(*args, **kwargs):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("homophily.commands.write_report", fail)
-    result = select(csv, code=2)
+    with monkeypatch.context() as patch:
+        patch.setattr("homophily.commands.write_report", fail)
+        result = select(csv, code=2)
     assert "Error: No space left on device" in result.output
-    assert [p.name for p in csv.parent.iterdir()] == ["data.csv"]
+    out = csv.parent / "out"
+    assert f"The training is saved in {out / 'checkpoint'}" in " ".join(result.output.split())
+    assert sorted(p.name for p in csv.parent.iterdir()) == ["data.csv", "out"]
+    assert [p.name for p in out.iterdir()] == ["checkpoint"]
+    assert "Add --resume to go on with it" in select(csv, code=2).output
+    with monkeypatch.context() as patch:
+        patch.setattr("homophily.training._differentiate", fail)
+        assert "Going on from" in select(csv, "--resume").output
+    assert {p.name for p in out.iterdir()} == FILES
+
+
+def test_resume_without_a_checkpoint_begins(csv):
+    assert "No checkpoint yet" in select(csv, "--resume").output
+    assert "There is nothing to resume" in " ".join(select(csv, "--resume", code=2).output.split())
+
+
+def test_overwrite_begins_anew(csv):
+    out = csv.parent / "out"
+    (out / "checkpoint").mkdir(parents=True)
+    (out / "checkpoint" / "training-0.safetensors").write_bytes(b"of another run")
+    assert "not a checkpoint of homophily" in select(csv, "--resume", code=2).output
+    assert (out / "checkpoint" / "training-0.safetensors").exists()
+    select(csv, "--overwrite")
+    assert {p.name for p in out.iterdir()} == FILES
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_rows_that_stay_on_disk(tmp_path, monkeypatch, suffix):
+    """The result is that of the file read whole, with the chosen columns written block by block."""
+    monkeypatch.setattr("homophily.sources.BLOCK", 200)
+    rng = np.random.RandomState(0)
+    X = rng.randn(150, 6).astype(np.float32)
+    data = tmp_path / f"data{suffix}"
+    options = []
+    if suffix == ".npy":
+        np.save(data, X)
+    else:
+        frame = pd.DataFrame(X, columns=list("abcdef")).assign(
+            kind=rng.randint(2, size=150), where="here", id=range(150)
+        )
+        frame.index = pd.Index([f"r{i}" for i in range(150)], name="row")
+        frame.to_parquet(data)
+        options = ["--label-column", "kind", "--drop", "where", "--index-column", "id"]
+    for name, many in (("whole", 8192), ("on-disk", 100)):
+        monkeypatch.setattr("homophily.commands.MANY", many)
+        run("select", data, "-m", 2, "--max-iter", 20, "--out", tmp_path / name, *options)
+    for file in ("selected.csv", "history.csv"):
+        assert (tmp_path / "whole" / file).read_text() == (tmp_path / "on-disk" / file).read_text()
+    if suffix == ".npy":
+        whole, on_disk = (np.load(tmp_path / name / "reduced.npy") for name in ("whole", "on-disk"))
+        np.testing.assert_array_equal(on_disk, whole)
+        assert on_disk.dtype == np.float32
+    else:
+        whole, on_disk = (pd.read_parquet(tmp_path / name / "reduced.parquet") for name in ("whole", "on-disk"))
+        assert list(on_disk.columns[:1]) == ["id"]
+        assert on_disk.columns[-1] == "kind"
+        pd.testing.assert_frame_equal(on_disk, whole)
+
+
+def test_a_folder_that_is_called_checkpoint_is_not_ours_to_remove(csv):
+    kept = csv.parent / "out" / "checkpoint" / "model.pt"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("weights")
+    assert "is not empty" in select(csv, code=2).output
+    for method in ("dirichlet", "random"):
+        run("select", csv, "-m", 2, "--drop", "kind", "--method", method, "--out", csv.parent / "out", "--overwrite")
+        assert kept.read_text() == "weights"
+
+
+def test_only_dirichlet_resumes(csv):
+    state = csv.parent / "out" / "checkpoint" / "training-0.safetensors"
+    state.parent.mkdir(parents=True)
+    state.write_text("state")
+    message = run("select", csv, "-m", 2, "--method", "ls", "--out", csv.parent / "out", "--resume", code=2).output
+    assert "--resume goes on with --method dirichlet only" in " ".join(message.split())
+    assert state.exists()
+
+
+def test_columns_of_a_file_on_disk_are_checked_by_name(tmp_path, monkeypatch):
+    monkeypatch.setattr("homophily.commands.MANY", 10)
+    pd.DataFrame(np.random.RandomState(0).randn(40, 3), columns=list("abc")).to_parquet(tmp_path / "x.parquet")
+    message = run("select", tmp_path / "x.parquet", "-m", 1, "--label-column", "kind", code=2).output
+    assert "x.parquet has no column 'kind'; its columns are a, b, c." in " ".join(message.split())
+
+
+def test_no_graph_on_request(csv):
+    result = select(csv, "--final-graph", "none")
+    assert "graph.npz" not in result.output
+    assert {p.name for p in (csv.parent / "out").iterdir()} == FILES - {"graph.npz"}
+    assert DirichletSelector.load(csv.parent / "out" / "model").graph_ is None
 
 
 @pytest.mark.parametrize(
@@ -363,7 +455,8 @@ def test_ctrl_c_keeps_a_usable_partial_result(csv):
         process.wait()
     assert process.returncode == 130, output
     assert "partial result" in output
-    assert {p.name for p in folder.iterdir()} == FILES
+    assert "with --resume" in " ".join(output.split())
+    assert {p.name for p in folder.iterdir()} == FILES | {"checkpoint"}
     model = DirichletSelector.load(folder / "model")
     assert model.interrupted_
     assert 1 <= model.n_iter_ < 1_000_000

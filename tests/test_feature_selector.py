@@ -5,6 +5,7 @@ import torch
 from torch.autograd import gradcheck
 
 from homophily.nn import UniqueFeatureSelector, algorithm_1, gumbel_softmax, orthogonalize
+from homophily.nn.feature_selector import gumbel_like, project
 
 F64 = torch.float64
 
@@ -122,3 +123,34 @@ def test_temperature_must_be_positive():
 def test_m_beyond_d_is_refused():
     with pytest.raises(ValueError, match="between 1 and d=3"):
         UniqueFeatureSelector(3, 4)
+
+
+@pytest.mark.parametrize("n", [4, 9])
+def test_project_gradcheck(n):
+    """Either way round: fewer samples than features, and more."""
+    X = torch.randn(n, 6, dtype=F64, generator=rng(1))
+    F_hat = torch.rand(2, 6, 3, dtype=F64, generator=rng()).requires_grad_()
+    torch.testing.assert_close(project(X, F_hat, 1e-3), X @ orthogonalize(F_hat, 1e-3))
+    assert gradcheck(lambda f: project(X, f, 1e-3), F_hat)
+
+
+def test_gradient_of_orthogonalize_equals_autograd_through_the_cholesky_factor():
+    F_hat = torch.rand(40, 5, dtype=F64, generator=rng()).softmax(0).requires_grad_()
+    weights = torch.randn(40, 5, dtype=F64, generator=rng(1))
+    L = torch.linalg.cholesky(F_hat.T @ F_hat + 1e-3 * torch.eye(5, dtype=F64))
+    (expected,) = torch.autograd.grad((weights * torch.linalg.solve_triangular(L, F_hat.T, upper=False).T).sum(), F_hat)
+    (found,) = torch.autograd.grad((weights * orthogonalize(F_hat, 1e-3)).sum(), F_hat)
+    torch.testing.assert_close(found, expected)
+
+
+def test_noise_is_gumbel_and_never_infinite_upwards():
+    noise = gumbel_like(torch.empty(200_000), rng())
+    assert noise.max() < 20
+    probe = torch.tensor([-1.0, 0.0, 1.0, 3.0])
+    below = (noise[:, None] <= probe).double().mean(0)
+    torch.testing.assert_close(below, (-(-probe.double()).exp()).exp(), atol=5e-3, rtol=0)
+    assert gumbel_softmax(torch.zeros(3, 1), 0.1, torch.tensor([[-torch.inf], [0.0], [0.0]])).tolist() == [
+        [0.0],
+        [0.5],
+        [0.5],
+    ]

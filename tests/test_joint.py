@@ -49,12 +49,20 @@ def test_defaults_find_the_informative_columns(name, seed):
 
 @pytest.mark.parametrize(
     "params",
-    [{"graph": "exact"}, {"solver": "bregman", "n_init": 1, "batch_size": 50}, {"unique": False}, {"n_anchors": 100}],
+    [
+        {"graph": "exact"},
+        {"solver": "bregman", "n_init": 1, "batch_size": 50},
+        {"solver": "projection"},
+        {"unique": False},
+        {"n_anchors": 100},
+        {"n_anchors": 100, "anchor_choice": "kmeans++", "anchor_refresh": "epoch"},
+    ],
 )
 def test_variants_find_the_informative_columns(params):
     """By training alone."""
     X, _ = make_toy("blobs", random_state=0)
-    selector = DirichletSelector(2, **{"random_state": 0, "max_iter": 200, "refine": False, **params}).fit(X)
+    alone = {"max_iter": 500, "n_init": 2, "refine": False, "random_state": 0}
+    selector = DirichletSelector(2, **{**alone, **params}).fit(X)
     assert set(selector.selected_features_) == {0, 1}
 
 
@@ -62,7 +70,7 @@ def test_variants_find_the_informative_columns(params):
 def test_training_alone_finds_the_informative_columns(name):
     """Without exchanging features afterwards: the gradient must do the work."""
     X, _ = make_toy(name, random_state=0)
-    selector = DirichletSelector(2, random_state=0, refine=False, n_init=6, n_jobs=2).fit(X)
+    selector = DirichletSelector(2, random_state=0, refine=False, max_iter=500, n_init=6, n_jobs=2).fit(X)
     assert set(selector.selected_features_) == {0, 1}
     assert selector.history_["confidence"][-1] > 0.8
     energy = selector.history_["energy"]

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from torch.autograd import gradcheck
+from torch.autograd import gradcheck, gradgradcheck
 
 from homophily.nn import (
     KNNGraph,
@@ -15,6 +15,7 @@ from homophily.nn import (
     nearest,
     soft_similarities,
     soft_topk,
+    squared_distances,
 )
 
 F64 = torch.float64
@@ -80,15 +81,18 @@ def test_rows_sum_to_one_without_self_loops(exact, dtype):
     assert graph.weights.dtype == dtype
 
 
-def test_reg_to_zero_approaches_the_exact_graph():
+@pytest.mark.parametrize("solver", ["newton", "projection"])
+def test_reg_to_zero_approaches_the_exact_graph(solver):
     X = points(80, 4)
     exact = KNNGraph(5, exact=True)(X).to_dense()
-    errors = [(KNNGraph(5, reg=reg)(X).to_dense() - exact).abs().max() for reg in (1, 0.1, 0.01, 0.001)]
+    soft = [KNNGraph(5, reg=reg, solver=solver)(X).to_dense() for reg in (1, 0.1, 0.01, 0.001)]
+    errors = [(S - exact).abs().max() for S in soft]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 1e-3
 
 
-def test_gradient_approaches_the_exact_graphs():
+@pytest.mark.parametrize("solver", ["newton", "projection"])
+def test_gradient_approaches_the_exact_graphs(solver):
     X = points(30, 3)
 
     def gradient(layer):
@@ -98,17 +102,38 @@ def test_gradient_approaches_the_exact_graphs():
         return x.grad
 
     exact = gradient(KNNGraph(4, exact=True))
-    errors = [(gradient(KNNGraph(4, reg=reg)) - exact).norm() / exact.norm() for reg in (1, 1e-2, 1e-5)]
+    errors = [(gradient(KNNGraph(4, reg=reg, solver=solver)) - exact).norm() / exact.norm() for reg in (1, 1e-2, 1e-5)]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 1e-6
 
 
-@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"exact": True},
+        {"solver": "newton"},
+        {"solver": "projection"},
+        {"solver": "bregman", "reg": 3.0, "n_iter": 300},  # its backward is the converged plan's
+    ],
+)
 @pytest.mark.parametrize("normalize", [True, False])
-def test_gradcheck(exact, normalize):
+def test_gradcheck(kind, normalize):
     X = points(10, 2).requires_grad_()
-    layer = KNNGraph(3, exact=exact, normalize=normalize, scale="none", n_candidates=9)
+    layer = KNNGraph(3, **kind, normalize=normalize, scale="none", n_candidates=9)
     assert gradcheck(lambda x: layer(x).to_dense(), X)
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3)])
+def test_squared_distances_of_pairs(batch):
+    """Values and first and second derivatives, where a query is a point, is none, and a pair is named twice."""
+    generator = torch.Generator().manual_seed(0)
+    P = torch.randn(*batch, 7, 3, dtype=F64, generator=generator, requires_grad=True)
+    Q = torch.randn(*batch, 4, 3, dtype=F64, generator=generator, requires_grad=True)
+    indices = torch.randint(7, (*batch, 4, 5), generator=generator)
+    expected = torch.cdist(Q, P).square().gather(-1, indices)
+    torch.testing.assert_close(squared_distances(Q, P, indices), expected)
+    assert gradcheck(lambda q, p: squared_distances(q, p, indices), (Q, P))
+    assert gradgradcheck(lambda q, p: squared_distances(q, p, indices).sin(), (Q, P))
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -163,6 +188,31 @@ def test_search_in_chunks_changes_nothing(monkeypatch):
     assert torch.equal(nearest(X, X, 7, torch.arange(100)), whole)
     distances = torch.cdist(X, X).fill_diagonal_(torch.inf)
     assert torch.equal(whole, distances.topk(7, largest=False).indices)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize(("n", "c"), [(2, 1), (7, 6), (50, 1), (500, 3), (1000, 17), (1001, 40)])
+def test_search_equals_a_full_sort(n, c, dtype):
+    """Whatever the blocks: the rows of several graphs, with and without a place of their own."""
+    P = torch.stack([points(n, 4, seed, dtype) for seed in range(3)])
+    own = torch.arange(n)
+    own[::2] = -1
+    D = torch.cdist(P.double(), P.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    D[:, own >= 0, own[own >= 0]] = torch.inf
+    found = nearest(P, P, c, own)
+    assert found.shape == (3, n, c)
+    ascending, order = D.sort(-1)
+    torch.testing.assert_close(D.gather(-1, found), ascending[..., :c], atol=1e-3, rtol=0)
+    if dtype == F64:
+        assert torch.equal(found, order[..., :c])
+
+
+def test_points_that_are_many_copies_are_all_found():
+    """More equal entries than candidates, in the same block and in others."""
+    P = points(300, 3).repeat_interleave(4, 0)
+    found = nearest(P, P, 3, torch.arange(1200))
+    assert torch.equal((found // 4).sort(-1).values, torch.arange(1200)[:, None].expand(-1, 3) // 4)
+    assert (found != torch.arange(1200)[:, None]).all()
 
 
 @pytest.mark.parametrize("exact", [True, False])

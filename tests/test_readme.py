@@ -43,6 +43,7 @@ def test_links_lead_somewhere():
         assert (ROOT / path).is_file()
 
 
-def test_the_table_of_the_baselines_is_what_the_benchmark_wrote():
-    shown = re.search(r"<!-- results/baselines.md -->\n(.*)<!-- end -->", PAGES["baselines.md"], re.DOTALL)[1]
-    assert shown.strip() == (ROOT / "results" / "baselines.md").read_text(encoding="utf-8").strip()
+@pytest.mark.parametrize(("page", "name"), [("baselines.md", "baselines.md"), ("scaling.md", "growth.md")])
+def test_tables_are_what_the_benchmarks_wrote(page, name):
+    shown = re.search(rf"<!-- results/{name} -->\n(.*)<!-- end -->", PAGES[page], re.DOTALL)[1]
+    assert shown.strip() == (ROOT / "results" / name).read_text(encoding="utf-8").strip()

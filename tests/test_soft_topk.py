@@ -1,13 +1,15 @@
-"""soft_topk against references: optimality conditions, POT, unrolled autograd, gradcheck, the hard limit."""
+"""soft_topk against references: optimality, POT, isotonic regression, unrolled autograd, gradcheck, the hard limit."""
 
 import mpmath
 import numpy as np
 import ot
 import pytest
 import torch
+from sklearn.isotonic import isotonic_regression
 from torch.autograd import gradcheck
 
-from homophily.nn import NotConvergedWarning, soft_topk
+from homophily.nn import NotConvergedWarning, soft_indicators, soft_topk
+from homophily.nn.soft_topk import SOLVERS
 
 F64 = torch.float64
 
@@ -85,9 +87,10 @@ def test_newton_equals_reference(reg, k, draw):
             assert np.abs(row.numpy() - reference_plan(e.numpy(), k, reg)).max() < 1e-6
 
 
+@pytest.mark.parametrize("solver", ["newton", "projection"])
 @pytest.mark.parametrize("reg", [0.001, 0.03, 0.3, 1.0, 3.0, 30.0])
 @pytest.mark.parametrize("k", range(1, 11))
-def test_newton_meets_the_marginals(reg, k):
+def test_meets_the_marginals(solver, reg, k):
     """Marginals and order of the plan, whatever the input looks like."""
     generator = torch.Generator().manual_seed(k)
     for c in (k + 1, k + 2, 32, 150):
@@ -100,7 +103,7 @@ def test_newton_meets_the_marginals(reg, k):
             1 + 1e-9 * uniform,  # nothing but rounding between them
         ]
         for E in cases:
-            plan = soft_topk(E, k, reg=reg)
+            plan = soft_topk(E, k, reg=reg, solver=solver)
             assert (plan >= 0).all()
             torch.testing.assert_close(plan.sum(-1), torch.ones_like(E), atol=1e-12, rtol=0)
             torch.testing.assert_close(plan.sum(-2), masses(c, k).expand(len(E), -1), atol=1e-7, rtol=0)
@@ -139,14 +142,94 @@ def test_bregman_is_the_papers_iteration():
     torch.testing.assert_close(plan, expected, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("solver", ["newton", "bregman"])
+@pytest.mark.parametrize(
+    ("select", "solver"),
+    [*((soft_topk, solver) for solver in SOLVERS), (soft_indicators, "newton"), (soft_indicators, "projection")],
+)
 @pytest.mark.parametrize("reg", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize(("k", "c"), [(1, 4), (3, 8), (3, 4), (5, 9)])
-def test_gradcheck(solver, reg, k, c):
+def test_gradcheck(select, solver, reg, k, c):
     generator = torch.Generator().manual_seed(c)
     E = (torch.rand(2, c, dtype=F64, generator=generator) * (k + 1)).requires_grad_()
     n_iter = round(1500 / reg)  # Bregman's backward is the converged plan's
-    assert gradcheck(lambda e: soft_topk(e, k, reg=reg, solver=solver, scale="none", n_iter=n_iter), E)
+    assert gradcheck(lambda e: select(e, k, reg=reg, solver=solver, scale="none", n_iter=n_iter), E)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("c", [5, 6, 30])
+def test_indicators_are_sums_of_columns(solver, c):
+    E = torch.rand(3, 7, c, dtype=F64, generator=torch.Generator().manual_seed(0))
+    a, b = E.clone().requires_grad_(), E.clone().requires_grad_()
+    delta, xi = soft_indicators(a, 4, solver=solver)
+    plan = soft_topk(b, 4, solver=solver)
+    torch.testing.assert_close(delta, plan[..., :4].sum(-1), atol=1e-12, rtol=0)
+    torch.testing.assert_close(xi, plan[..., 4], atol=1e-12, rtol=0)
+    (delta.square() + xi**3).sum().backward()
+    (plan[..., :4].sum(-1).square() + plan[..., 4] ** 3).sum().backward()
+    torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_blocks_of_rows_change_nothing(solver, monkeypatch):
+    import sys
+
+    E = torch.rand(50, 12, dtype=F64, generator=torch.Generator().manual_seed(0))
+    results = []
+    for block in (2**18, 7 * 12 * 5):
+        monkeypatch.setattr(sys.modules["homophily.nn.soft_topk"], "BLOCK_CPU", block)
+        e = E.clone().requires_grad_()
+        plan = soft_topk(e, 5, solver=solver)
+        plan.square().sum().backward()
+        results.append((plan.detach(), e.grad))
+    torch.testing.assert_close(results[0], results[1], atol=1e-8, rtol=1e-6)
+
+
+def projected_mask(e, r, reg):
+    """Projection of -e / reg onto the permutahedron of r ones, by isotonic regression (Blondel et al., Prop. 3).
+
+    With z sorted descending and w the vertex, also descending, it is z - v, v the descending fit of z - w.
+    """
+    z = -e / reg
+    order = np.argsort(-z, kind="stable")
+    w = np.repeat([1.0, 0.0], [r, len(e) - r])
+    mask = np.empty_like(z)
+    mask[order] = z[order] - isotonic_regression(z[order] - w, increasing=False)
+    return mask
+
+
+@pytest.mark.parametrize("reg", [0.01, 0.3, 1.0, 3.0, 30.0])
+@pytest.mark.parametrize("k", [1, 3, 6])
+@pytest.mark.parametrize("draw", [generic, tied, duplicated])
+def test_projection_equals_isotonic_regression(reg, k, draw):
+    rng = np.random.default_rng(k)
+    for c in (k + 1, k + 2, 20):
+        e = draw(rng, c) * (k + 1)
+        plan = soft_topk(torch.tensor(e), k, reg=reg, solver="projection", scale="none").numpy()
+        masks = [np.zeros(c)] + [projected_mask(e, r, reg) for r in range(1, k + 2)] + [np.ones(c)]
+        np.testing.assert_allclose(plan, np.diff(masks, axis=0).T, atol=1e-12)
+
+
+def test_projection_is_the_nearest_point():
+    """Optimality without any solver: no feasible direction leads closer."""
+    rng = np.random.default_rng(0)
+    e, k, reg = rng.exponential(size=30) * 5, 4, 1.0
+    delta, _ = soft_indicators(torch.tensor(e), k, reg=reg, solver="projection", scale="none")
+    y = delta.numpy()
+    gap = -e / reg - y  # must not point to any vertex: <gap, vertex - y> <= 0, the best vertex being the k largest
+    assert np.sort(gap)[-k:].sum() - gap @ y < 1e-12
+
+
+@pytest.mark.parametrize("scale", ["row", "none"])
+def test_projection_is_hard_away_from_the_border(scale):
+    """Entries that are clearly in or out are exactly 1 or 0, and nothing pulls at them."""
+    E = torch.tensor([0.1, 0.2, 3.0, 3.1, 9.0, 20.0], dtype=F64, requires_grad=True)
+    delta, _ = soft_indicators(E, 3, reg=0.5, solver="projection", scale=scale)
+    assert delta[:2].tolist() == [1, 1]
+    assert delta[4:].tolist() == [0, 0]
+    assert ((delta[2:4] > 0) & (delta[2:4] < 1)).all()
+    (grad,) = torch.autograd.grad((delta * torch.arange(6.0)).sum(), E)
+    assert grad[[0, 1, 4, 5]].tolist() == [0, 0, 0, 0]
+    assert grad[2] > 0 > grad[3]
 
 
 @pytest.mark.parametrize("reg", [0.3, 1.0])
@@ -183,35 +266,62 @@ def test_backward_near_singular_matches_finite_differences():
     assert gradcheck(lambda e: soft_topk(e, 2, reg=0.05, scale="none"), E, eps=1e-7, atol=1e-4)
 
 
-def test_small_reg_is_the_hard_assignment():
+@pytest.mark.parametrize("solver", ["newton", "projection"])
+def test_small_reg_is_the_hard_assignment(solver):
     E = torch.tensor([[3.0, 1.0, 2.0, 7.0, 5.0]], dtype=F64)
-    plan = soft_topk(E, 2, reg=1e-3)
+    plan = soft_topk(E, 2, reg=1e-3, solver=solver)
     hard = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 1]], dtype=F64)
     torch.testing.assert_close(plan[0], hard, atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("factor", [1e-12, 1e-3, 1e6, 1e12])
-def test_row_scaling_removes_the_unit(factor):
+def test_row_scaling_removes_the_unit(solver, factor):
     E = torch.rand(5, 20, dtype=F64, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(soft_topk(factor * E, 4), soft_topk(E, 4), atol=1e-7, rtol=0)
+    other, plain = soft_topk(factor * E, 4, solver=solver), soft_topk(E, 4, solver=solver)
+    torch.testing.assert_close(other, plain, atol=1e-7, rtol=0)
 
 
-def test_row_scaling_is_not_differentiated():
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_row_scaling_is_not_differentiated(solver):
     E = torch.rand(20, dtype=F64, generator=torch.Generator().manual_seed(0))
     unit = E.sort().values[4] / 5
     a, b = E.clone().requires_grad_(), E.clone().requires_grad_()
-    soft_topk(a, 4)[:, 4].square().sum().backward()
-    soft_topk(b / unit, 4, scale="none")[:, 4].square().sum().backward()
+    soft_topk(a, 4, solver=solver)[:, 4].square().sum().backward()
+    soft_topk(b / unit, 4, scale="none", solver=solver)[:, 4].square().sum().backward()
+    assert a.grad.abs().max() > 1e-3
     torch.testing.assert_close(a.grad, b.grad)
 
 
-def test_leading_dimensions_and_dtype():
-    E = torch.rand(2, 3, 4, 11)
-    plan = soft_topk(E, 3)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_leading_dimensions_and_dtype(solver):
+    E = torch.rand(2, 3, 4, 11, generator=torch.Generator().manual_seed(0))
+    plan = soft_topk(E, 3, solver=solver)
     assert plan.shape == (2, 3, 4, 11, 5)
     assert plan.dtype == torch.float32
-    torch.testing.assert_close(plan[1, 2], soft_topk(E[1, 2], 3), atol=2e-5, rtol=0)
-    torch.testing.assert_close(plan, soft_topk(E.double(), 3).float(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(plan[1, 2], soft_topk(E[1, 2], 3, solver=solver), atol=2e-5, rtol=0)
+    torch.testing.assert_close(plan, soft_topk(E.double(), 3, solver=solver).float(), atol=1e-5, rtol=0)
+
+
+def test_no_rows_give_an_empty_plan():
+    assert soft_topk(torch.rand(0, 9), 3).shape == (0, 9, 5)
+
+
+def test_many_anchors():
+    """The elimination runs over k + 1 unknowns, however many."""
+    E = torch.rand(3, 200, dtype=F64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    plan = soft_topk(E, 60, reg=0.3)
+    torch.testing.assert_close(plan.sum(-2), masses(200, 60).expand(3, -1), atol=1e-7, rtol=0)
+    direction = torch.rand(3, 200, dtype=F64, generator=torch.Generator().manual_seed(1))
+    unit = E.detach().sort(-1).values[:, 60:61] / 61  # held, as it is not differentiated
+
+    def value(e):
+        return soft_topk(e / unit, 60, reg=0.3, scale="none")[..., 60].square().sum()
+
+    (grad,) = torch.autograd.grad(value(E), E)
+    with torch.no_grad():
+        slope = (value(E + 1e-6 * direction) - value(E - 1e-6 * direction)) / 2e-6
+    torch.testing.assert_close((grad * direction).sum(), slope, atol=0, rtol=1e-5)
 
 
 def test_warns_with_the_residual_when_not_converged(monkeypatch):

@@ -14,8 +14,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .distributed import Team
 from .persistence import load_estimator, save_estimator
-from .preprocessing import Standardized, standardize
+from .preprocessing import Standardized, standardize_rows
+from .sources import ArrayRows, NpyRows, ParquetRows, RowSource, is_on_disk, open_rows
 
 __all__ = ["BaseSelector", "listing", "refuse_non_finite", "refuse_non_numeric"]
 
@@ -52,6 +54,21 @@ class BaseSelector(SelectorMixin, BaseEstimator):
 
     def _check_and_standardize(self, X: Any) -> Standardized:
         """Refuse what cannot be worked on, in words; standardise the rest without touching ``X``."""
+        return self._standardize(self._open(X))
+
+    def _open(self, X: Any) -> RowSource:
+        """Check what can be checked without reading the rows of a file."""
+        if is_on_disk(X) or isinstance(X, NpyRows | ParquetRows):
+            source: RowSource = X if isinstance(X, NpyRows | ParquetRows) else open_rows(X)
+            n, d = source.shape
+            if n < 2 or d < 1:
+                raise ValueError(f"X has {n} samples and {d} features; at least 2 samples and 1 feature are needed.")
+            self.n_features_in_ = d
+            if source.names is not None:
+                self.feature_names_in_ = np.array(source.names, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            return source
         refuse_non_numeric(X)
         X = validate_data(
             self,
@@ -62,10 +79,22 @@ class BaseSelector(SelectorMixin, BaseEstimator):
             ensure_min_samples=2,
         )
         refuse_non_finite(X, getattr(self, "feature_names_in_", None))
-        data = standardize(X)
+        return ArrayRows(X)
+
+    def _standardize(
+        self, source: RowSource, n_sampled: int | None = None, *, seed: int = 0, team: Team | None = None
+    ) -> Standardized:
+        """Standardise a sample of the rows by the mean and deviation of all; constant columns are found on the way."""
+
+        def check(block: np.ndarray, row: int) -> None:
+            refuse_non_finite(block, getattr(self, "feature_names_in_", None), first_row=row)
+
+        checked = isinstance(source, ArrayRows)
+        data = standardize_rows(source, n_sampled, seed=seed, team=team, check=None if checked else check)
         if not len(data.kept):
+            n, d = source.shape
             raise ValueError(
-                f"All {X.shape[1]} columns of X are constant over its {X.shape[0]} samples, so there is nothing to "
+                f"All {d} columns of X are constant over its {n} samples, so there is nothing to "
                 "select. Check that the right rows and columns were read."
             )
         self.dropped_features_ = data.dropped
@@ -132,8 +161,11 @@ def listing(items: Any, most: int = 8) -> str:
     return head if len(items) <= most else f"{head} and {len(items) - most} more"
 
 
-def refuse_non_finite(X: Any, names: np.ndarray | None = None) -> None:
-    """Raise if ``X`` holds NaN or infinity: how many, in which columns, what to do."""
+def refuse_non_finite(X: Any, names: np.ndarray | None = None, *, first_row: int | None = None) -> None:
+    """Raise if ``X`` holds NaN or infinity: how many, in which columns, what to do.
+
+    ``first_row`` is the number of its first row if ``X`` is a part of a file.
+    """
     if sp.issparse(X):
         bad = ~np.isfinite(X.data)
         columns = X.tocoo().col[bad] if bad.any() else np.empty(0, dtype=int)
@@ -153,8 +185,9 @@ def refuse_non_finite(X: Any, names: np.ndarray | None = None) -> None:
     what = " and ".join(text for count, text in ((n_nan, f"{n_nan} NaN"), (n_inf, f"{n_inf} infinity (inf)")) if count)
     where = np.unique(columns)
     named = listing(where if names is None else [repr(str(names[i])) for i in where])
+    part = "" if first_row is None else f" in rows {first_row} to {first_row + X.shape[0] - 1}"
     raise ValueError(
-        f"Input X contains {what} entries, in {len(where)} of {X.shape[1]} columns: {named}. "
+        f"Input X contains {what} entries{part}, in {len(where)} of {X.shape[1]} columns: {named}. "
         "Fill them in (for example with sklearn.impute.SimpleImputer) or leave out those columns or rows."
     )
 

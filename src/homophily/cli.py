@@ -19,7 +19,7 @@ from ._version import __version__
 
 __all__ = ["app", "main"]
 
-USER_ERROR, INTERRUPTED = 2, 130
+USER_ERROR, WORKER_LOST, INTERRUPTED = 2, 3, 130
 FILES, TRAINING, JUDGING = "Files", "Training", "Judging"
 
 app = typer.Typer(
@@ -52,6 +52,15 @@ class Objective(StrEnum):
 
     energy = "energy"
     coverage = "coverage"
+
+
+class FinalGraph(StrEnum):
+    """How the graph of the result is found."""
+
+    auto = "auto"
+    exact = "exact"
+    faiss = "faiss"
+    none = "none"
 
 
 class GraphKind(StrEnum):
@@ -113,6 +122,23 @@ def select(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the result in the output folder.", rich_help_panel=FILES)
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the unfinished run in the output folder.", rich_help_panel=FILES),
+    ] = False,
+    checkpoint_every: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="How often to save the training.", rich_help_panel=FILES),
+    ] = 30.0,
+    final_graph: Annotated[
+        FinalGraph | None,
+        typer.Option(
+            metavar="HOW",
+            help="Graph of the result: auto, exact, faiss (approximate, for many rows) or none.",
+            show_default="auto",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
     objective: Annotated[
         Objective | None,
         typer.Option(help="energy: the paper's. coverage: for data with many near-copies.", show_default="energy"),
@@ -136,10 +162,10 @@ def select(
         ),
     ] = None,
     max_iter: Annotated[
-        int | None, typer.Option(min=1, help="Training steps.", show_default="500", rich_help_panel=TRAINING)
+        int | None, typer.Option(min=1, help="Training steps.", show_default="150", rich_help_panel=TRAINING)
     ] = None,
     n_init: Annotated[
-        int | None, typer.Option(min=1, help="Restarts; the best is kept.", show_default="2", rich_help_panel=TRAINING)
+        int | None, typer.Option(min=1, help="Restarts; the best is kept.", show_default="1", rich_help_panel=TRAINING)
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Rows a step.", show_default="256", rich_help_panel=TRAINING)
@@ -147,7 +173,10 @@ def select(
     n_anchors: Annotated[
         int | None,
         typer.Option(
-            min=2, help="Look for neighbours among this many rows.", show_default="all", rich_help_panel=TRAINING
+            min=2,
+            help="Look for neighbours among this many rows.",
+            show_default="all up to 8192 rows, then 2048",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     param: Annotated[
@@ -178,7 +207,9 @@ def select(
 
     Writes selected.csv, reduced.*, graph.npz, history.csv, model/ and report.html to the output folder.
 
-    Ctrl-C ends the training early and keeps what has been learned.
+    Ctrl-C ends the training early and keeps what has been learned; --resume goes on, also after a crash.
+
+    npy and parquet files may be larger than memory. On many cores or machines: torchrun -m homophily select ...
     """
     if jobs == 0:
         raise typer.BadParameter("0 threads cannot do anything; give a number of threads, or -1 for all.")
@@ -194,6 +225,7 @@ def select(
             "n_init": n_init,
             "batch_size": batch_size,
             "n_anchors": n_anchors,
+            "final_graph": None if final_graph is None else final_graph.value,
             "device": device,
             "n_jobs": -1 if jobs is None and method is Method.dirichlet else jobs,
         }
@@ -209,6 +241,8 @@ def select(
             columns={"label_column": label_column, "index_column": index_column, "drop": drop or (), "header": header},
             folder=output or Path(f"{data.stem}-selected"),
             overwrite=overwrite,
+            resume=resume,
+            checkpoint_every=checkpoint_every,
             quiet=quiet,
         )
     if interrupted:
@@ -327,11 +361,16 @@ def _user_errors(debug: bool, stopped: str = "nothing was written") -> Iterator[
     """Turn a user's mistake into one line and exit code 2."""
     try:
         yield
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         if debug:
             raise
         _stderr().print(f"[red]Error:[/] {escape(_in_options(str(error)))}")
         raise typer.Exit(USER_ERROR) from error
+    except RuntimeError as error:
+        if debug or type(error).__name__ != "WorkerLostError":  # by name: torch is not imported here
+            raise
+        _stderr().print(f"[red]Error:[/] {escape(str(error))}")
+        raise typer.Exit(WORKER_LOST) from error
     except KeyboardInterrupt:
         _stderr().print(f"Stopped; {stopped}.")
         raise typer.Exit(INTERRUPTED) from None
@@ -343,6 +382,7 @@ def _in_options(message: str) -> str:
         ("n_features_to_select=", "-m "),
         ("n_neighbors=", "-k "),
         ("n_anchors=", "--n-anchors "),
+        ("final_graph=", "--final-graph "),
         ("test_size=", "--test-size "),
     ):
         message = message.replace(parameter, option)

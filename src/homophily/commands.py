@@ -21,11 +21,13 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from .base import listing
+from .checkpoint import Checkpoints, forget, is_unfinished
+from .distributed import WorkerLostError, joined, launched
 from .graph import adaptive_knn_graph
 from .io import Table, read_table, write_reduced
-from .joint import DirichletSelector
+from .joint import MANY, DirichletSelector
 from .methods import METHODS
-from .output import RESULTS, check_output, output_folder
+from .output import CHECKPOINT, RESULTS, check_output, output_folder
 from .preprocessing import standardize
 from .report import write_report
 
@@ -42,9 +44,13 @@ def run_select(
     columns: dict[str, Any],
     folder: Path,
     overwrite: bool,
+    resume: bool,
+    checkpoint_every: float,
     quiet: bool,
 ) -> bool:
     """Read ``data``, fit the selector, write the result folder, show what came out; true if training was interrupted.
+
+    Under ``torchrun`` all processes train together, and the first one shows and writes.
 
     Parameters
     ----------
@@ -58,31 +64,62 @@ def run_select(
         Arguments of :func:`~homophily.io.read_table`.
     folder : Path
         Output folder.
-    overwrite, quiet : bool
+    overwrite, resume, checkpoint_every, quiet
         As the options of the command.
     """
-    out = Console(soft_wrap=True, highlight=False, quiet=quiet)
-    selector = _make(method, params, verbose=not quiet and sys.stderr.isatty())
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        check_output(folder, data, overwrite=overwrite)
-        table = read_table(data, **columns)
-        n, d = table.X.shape
-        out.print(f"Read [bold]{escape(data.name)}[/]: {n:,} samples, {d:,} features.")
-        for note in table.notes:
-            out.print(f"[yellow]Note:[/] {escape(note)}")
-        started = time.perf_counter()
-        with _interruptible() as stop_requested:
-            selector.fit(table.X, callback=stop_requested)
-        seconds = time.perf_counter() - started
+    if resume and method != "dirichlet":
+        raise ValueError(f"--resume goes on with --method dirichlet only; --method {method} keeps no checkpoints.")
+    if launched() and method != "dirichlet":
+        raise ValueError(f"torchrun trains --method dirichlet only; run --method {method} without it.")
+    with joined(params.get("device", "auto")) as team:
+        first = team.rank == 0
+        out = Console(soft_wrap=True, highlight=False, quiet=quiet or not first)
+        selector = _make(method, params, verbose=first and not quiet and sys.stderr.isatty())
+        training: dict[str, Any] = {}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            if first:
+                check_output(folder, data, overwrite=overwrite, resume=resume)
+            table = read_table(data, **columns, on_disk=lambda n, d: method == "dirichlet" and (n > MANY or launched()))
+            n, d = table.X.shape
+            out.print(f"Read [bold]{escape(data.name)}[/]: {n:,} samples, {d:,} features.")
+            if team.size > 1:
+                out.print(
+                    f"{team.size} processes share them."
+                    if selector.shares(n)
+                    else f"These are few, so each of the {team.size} processes does all of the work."
+                )
+            for note in table.notes:
+                out.print(f"[yellow]Note:[/] {escape(note)}")
+            if method == "dirichlet" and first:
+                training["checkpoint"] = _checkpoint(folder, out, resume, checkpoint_every)
+            started = time.perf_counter()
+            with _interruptible(first) as stop_requested, _saved_in(folder / CHECKPOINT):
+                selector.fit(table.X, callback=stop_requested, **training)
+            seconds = time.perf_counter() - started
+    if not first:
+        return False
     notes = _notes(selector, table, [str(w.message) for w in caught])
-    with output_folder(folder) as draft:
+    with _saved_in(folder / CHECKPOINT), output_folder(folder) as draft:
         _write_result(draft, selector, table, _summary(selector, data, table, seconds), notes)
         written = _in_order(draft)
+    if method == "dirichlet" and not selector.interrupted_:
+        forget(folder / CHECKPOINT)
     _show_result(out, selector, table, seconds, notes[len(table.notes) :])
     out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {', '.join(written)}")
     out.print(f"Report: [bold]{escape(str(folder / 'report.html'))}[/]")
     return selector.interrupted_
+
+
+def _checkpoint(folder: Path, out: Console, resume: bool, every: float) -> Checkpoints:
+    """Where the state of the training goes; what an earlier run left there is removed unless it is to go on."""
+    place = folder / CHECKPOINT
+    there = is_unfinished(place)
+    if not resume:
+        forget(place)
+    if resume:
+        out.print(f"Going on from {escape(str(place))}." if there else "No checkpoint yet: this is the beginning.")
+    return Checkpoints(place, every)
 
 
 def command_line() -> str:
@@ -171,7 +208,7 @@ def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
         confidence = "" if sure is None else f" (confidence {sure[-1]:.0%})"
         notes.append(
             f"The training was stopped after {selector.n_iter_} of {selector.max_iter} steps: this is a partial "
-            f"result{confidence}."
+            f"result{confidence}." + (" The same command with --resume goes on." if sure is not None else "")
         )
     return notes + list(dict.fromkeys(warned))
 
@@ -180,7 +217,9 @@ def _write_result(folder: Path, selector: Any, table: Table, summary: dict[str, 
     selection = _selection(selector, table.names)
     selection.to_csv(folder / "selected.csv", index=False)
     write_reduced(table, selector.get_support(indices=True), folder / "reduced")
-    sp.save_npz(folder / "graph.npz", _graph(selector, table))
+    graph = _graph(selector, table)
+    if graph is not None:
+        sp.save_npz(folder / "graph.npz", graph)
     if selector.history_:
         history = pd.DataFrame(selector.history_)
         history.insert(0, "step", np.arange(1, len(history) + 1))
@@ -197,7 +236,7 @@ def _write_result(folder: Path, selector: Any, table: Table, summary: dict[str, 
     )
 
 
-def _graph(selector: Any, table: Table) -> sp.csr_array:
+def _graph(selector: Any, table: Table) -> sp.csr_array | None:
     """The graph that was learned, or for the other methods that of the samples on the chosen columns."""
     if hasattr(selector, "graph_"):
         return selector.graph_
@@ -216,7 +255,7 @@ def _usage(selector: Any) -> str:
         "selector.transform(X)   # the chosen columns",
         "selector.scores_   # one a column",
     ]
-    if hasattr(selector, "graph_"):
+    if getattr(selector, "graph_", None) is not None:
         lines.append("selector.graph_   # the learned k-NN graph, SciPy CSR")
     return "\n".join(lines)
 
@@ -251,8 +290,21 @@ def _show_result(out: Console, selector: Any, table: Table, seconds: float, note
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[Any], bool]]:
-    """Yield a callback that is true once Ctrl-C was pressed; a second Ctrl-C ends the program."""
+def _saved_in(checkpoint: Path) -> Iterator[None]:
+    """Say where the training is saved when another process of the job is lost, or the result cannot be written."""
+    try:
+        yield
+    except (WorkerLostError, OSError) as error:
+        kind = WorkerLostError if isinstance(error, WorkerLostError) else OSError
+        saved = "the same command with --resume goes on from there"
+        if not checkpoint.is_dir():
+            raise
+        raise kind(f"{str(error).rstrip('.')}. The training is saved in {checkpoint}: {saved}.") from error
+
+
+@contextmanager
+def _interruptible(aloud: bool = True) -> Iterator[Callable[[Any], bool]]:
+    """Yield a callback that is true once Ctrl-C or SIGTERM asked to stop; a second one ends the program."""
     pressed = False
 
     def on_interrupt(signum: int, frame: FrameType | None) -> None:
@@ -260,11 +312,14 @@ def _interruptible() -> Iterator[Callable[[Any], bool]]:
         if pressed:
             raise KeyboardInterrupt
         pressed = True
+        if not aloud:
+            return
         message = "Stopping after this step and keeping what has been learned; Ctrl-C again to give up."
         Console(stderr=True, soft_wrap=True).print(f"\n{message}")
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+    before = {number: signal.signal(number, on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda progress: pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow
+import pyarrow.parquet as pq
 import scipy.io
 import scipy.sparse as sp
 from scipy.io.matlab import MatReadError
 
 from .base import listing
+from .sources import NpyRows, ParquetRows, index_columns
 
 __all__ = ["FORMATS", "InputError", "Table", "read_table", "write_reduced"]
 
@@ -37,13 +40,15 @@ class Dialect(NamedTuple):
 class Table:
     """Samples by features, and what came along with them."""
 
-    X: Any  # (n, d) data frame, array or sparse matrix: what a selector's fit takes
+    X: Any  # (n, d) data frame, array, sparse matrix or rows on disk: what a selector's fit takes
     names: list[str]  # (d,)
     labels: pd.Series | None = None  # (n,)
     index: pd.Series | None = None  # (n,)
     suffix: str = ".csv"
     dialect: Dialect = field(default_factory=Dialect)
     notes: list[str] = field(default_factory=list)  # what the reader decided by itself
+    before: list[str] = field(default_factory=list)  # of a file on disk: columns to write before the chosen features
+    after: list[str] = field(default_factory=list)  # and after them
 
 
 def read_table(
@@ -53,6 +58,7 @@ def read_table(
     index_column: str | None = None,
     drop: Sequence[str] = (),
     header: bool | None = None,
+    on_disk: Callable[[int, int], bool] = lambda n, d: False,
 ) -> Table:
     """Read samples from ``path``; its ending tells the format.
 
@@ -62,6 +68,9 @@ def read_table(
 
     ``header`` says whether the first line of a csv or tsv names the columns. By default it does unless it holds nothing
     but numbers, other than the counts 0, 1, 2, ... or 1, 2, 3, ... that some programs write there.
+
+    The rows of a npy or parquet file stay on disk if ``on_disk``, asked with their shape, says so: ``Table.X`` is then
+    a :class:`~homophily.sources.RowSource`.
     """
     path = Path(path)
     if not path.exists():
@@ -73,7 +82,10 @@ def read_table(
         raise InputError(f"{path.name}: the ending {suffix or '(none)'} is not one of {', '.join(FORMATS)}.")
     if path.stat().st_size == 0:
         raise InputError(f"{path.name} is empty.")
-    if suffix in TABLES:
+    rows = _rows_on_disk(path, suffix, label_column, index_column, list(drop), on_disk)
+    if rows is not None:
+        table = rows
+    elif suffix in TABLES:
         table = _read_frame(path, suffix, label_column, index_column, list(drop), header)
     elif index_column is not None or drop:
         raise InputError(f"--index-column and --drop name columns of a table; {path.name} holds plain arrays.")
@@ -83,6 +95,36 @@ def read_table(
     if not n or not d:
         raise InputError(f"{path.name} has {n} rows and {d} feature columns; there is nothing to select from.")
     return table
+
+
+def _rows_on_disk(
+    path: Path, suffix: str, label: str | None, index: str | None, drop: list[str], on_disk: Callable[[int, int], bool]
+) -> Table | None:
+    """The table with its rows left on disk, if the file is of a kind that allows it and ``on_disk`` asks for it."""
+    if suffix == ".npy" and label is None and index is None and not drop:
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError, EOFError):
+            return None  # reading it whole says what is wrong with it
+        if array.ndim != 2 or array.dtype.kind not in "fiub" or not on_disk(*array.shape):
+            return None
+        return Table(NpyRows(array), [f"x{i}" for i in range(array.shape[1])], suffix=suffix)
+    if suffix == ".parquet":
+        try:
+            schema = pq.read_schema(path)
+            n = pq.read_metadata(path).num_rows
+        except pyarrow.ArrowException:
+            return None
+        special = {name for name in (label, index, *drop) if name is not None}
+        if not on_disk(n, len(schema.names)):
+            return None
+        _refuse_unknown(path, [name for name in (label, index, *drop) if name is not None], schema.names)
+        rows = ParquetRows(path, sorted(special))
+        kept = index_columns(schema)
+        before = [] if index is None or index in kept else [index]
+        after = kept if label is None or label in kept else [*kept, label]
+        return Table(rows, list(rows.names or []), suffix=suffix, before=before, after=after)
+    return None
 
 
 def _read_frame(
@@ -110,13 +152,7 @@ def _read_frame(
         index = "Unnamed: 0"
         notes.append("The first column has no name and was taken as the index.")
     special = [name for name in (label, index, *drop) if name is not None]
-    unknown = [name for name in special if name not in frame.columns]
-    if unknown:
-        several = "; name one column an option" if any("," in name for name in unknown) else ""
-        raise InputError(
-            f"{path.name} has no column {listing(map(repr, unknown))}{several}; "
-            f"its columns are {listing(frame.columns)}."
-        )
+    _refuse_unknown(path, special, list(frame.columns))
     features = frame.drop(columns=list(dict.fromkeys(special)))
     return Table(
         features,
@@ -127,6 +163,15 @@ def _read_frame(
         dialect,
         notes,
     )
+
+
+def _refuse_unknown(path: Path, wanted: list[str], columns: list[str]) -> None:
+    unknown = [name for name in wanted if name not in columns]
+    if unknown:
+        several = "; name one column an option" if any("," in name for name in unknown) else ""
+        raise InputError(
+            f"{path.name} has no column {listing(map(repr, unknown))}{several}; its columns are {listing(columns)}."
+        )
 
 
 def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.DataFrame, Dialect]:
@@ -249,6 +294,12 @@ def _labels_among(arrays: dict[str, Any], label: str | None, n: int, path: Path)
 def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
     """Write the columns ``support`` of ``table``, with index and labels, in the format that it came in."""
     path = path.with_suffix(table.suffix)
+    if isinstance(table.X, NpyRows):
+        _stream_npy(table.X, support, path)
+        return path
+    if isinstance(table.X, ParquetRows):
+        _stream_parquet(table, support, path)
+        return path
     if table.suffix in TABLES:
         frame = table.X.iloc[:, support]
         if table.index is not None:
@@ -275,6 +326,29 @@ def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
     else:
         np.savez_compressed(path, **arrays)
     return path
+
+
+def _stream_npy(rows: NpyRows, support: np.ndarray, path: Path) -> None:
+    shape = rows.shape[0], len(support)
+    header = {"descr": np.lib.format.dtype_to_descr(rows.dtype), "fortran_order": False, "shape": shape}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in rows.blocks(columns=support.tolist()):
+            file.write(np.ascontiguousarray(block).data)
+
+
+def _stream_parquet(table: Table, support: np.ndarray, path: Path) -> None:
+    names = [*table.before, *(table.names[i] for i in support), *table.after]
+    schema = table.X.file.schema_arrow
+    metadata = dict(schema.metadata or {})
+    if b"pandas" in metadata:  # describes each column, also those that are left out
+        pandas = json.loads(metadata[b"pandas"])
+        pandas["columns"] = [column for column in pandas["columns"] if column.get("field_name") in names]
+        metadata[b"pandas"] = json.dumps(pandas).encode()
+    schema = pyarrow.schema([schema.field(name) for name in names], metadata=metadata)
+    with pq.ParquetWriter(path, schema) as writer:
+        for batch in table.X.batches(names):
+            writer.write_batch(pyarrow.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema))
 
 
 TABLES = (".csv", ".tsv", ".parquet")

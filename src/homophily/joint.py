@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from importlib.util import find_spec
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,17 +17,20 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .base import BaseSelector, listing
-from .graph import adaptive_knn_graph
-from .nn import KNNGraph
+from .checkpoint import Checkpoint, Checkpoints, saved_seeds
+from .distributed import ALONE, Team, current_team
+from .graph import adaptive_knn_graph, dirichlet_energy, graph_method
+from .nn import KNNGraph, cross_squared_distances, exact_similarities
 from .nn.soft_topk import SOLVERS
-from .objectives import OBJECTIVES, Energy, Objective
+from .objectives import OBJECTIVES, Objective
 from .preprocessing import Standardized
 from .progress import Report, training_progress
-from .refinement import BUDGET, exchange_features
+from .refinement import BUDGET, ROWS, exchange_features
 from .runtime import one_thread, resolve_device
 from .training import (
     HISTORY,
     Callback,
+    Rows,
     Schedule,
     Trained,
     check_temperature,
@@ -39,6 +44,12 @@ __all__ = ["DirichletSelector"]
 
 BATCH = 256  # rows a step by default
 GROUP_ROWS = 512  # rows a step over which restarts are trained side by side
+MANY = 8192  # rows up to which each sample looks for its neighbours among all others, and restarts are judged
+JUDGED = 4096  # rows that judge a restart
+ANCHORS = 2048  # candidates by default where there are more rows than that
+SAMPLE_BYTES = 2**29  # rows of larger data that are held in memory
+ESTIMATED = 256  # rows whose neighbours tell the energy where there is no graph
+SLOW_GRAPH = 200_000  # rows up to which an exact graph takes minutes
 
 
 class DirichletSelector(BaseSelector):
@@ -61,7 +72,9 @@ class DirichletSelector(BaseSelector):
         ``"soft"`` differentiates through the choice of neighbours, ``"exact"`` through the similarities of the hard
         neighbours only; it is about three times faster and a little worse.
     reg, solver, scale
-        Soft selection of neighbours, see :func:`~homophily.nn.soft_topk`. ``reg`` is free of units.
+        Soft selection of neighbours, see :func:`~homophily.nn.soft_topk`: ``solver`` is ``"newton"``, the paper's
+        ``"bregman"`` (slow) or ``"projection"`` (twice as fast, and as good but where neighbourhoods are rings: it
+        finds Circles in none of 8 runs of training alone). ``reg`` is free of units.
     n_candidates : int or "all", optional
         Nearest points among which the soft graph selects, see :class:`~homophily.nn.KNNGraph`.
     objective : {"energy", "coverage"}
@@ -85,17 +98,25 @@ class DirichletSelector(BaseSelector):
         Restarts. The one whose features have the lowest exact objective is kept.
     refine : bool
         After training, exchange single features while that lowers the exact objective
-        (:func:`~homophily.refinement.exchange_features`).
+        (:func:`~homophily.refinement.exchange_features`), as judged by 256 samples and their neighbours, and of more
+        than 4096 samples in the end by 1024. It begins with what was learned, and a second time with random features.
     batch_size : int or "all", optional
         Rows that a step looks at, by default all up to 256. Each row still finds its neighbours among all samples, so
-        a batch's gradient is right in expectation.
-    n_anchors : int, optional
-        Look for neighbours among that many samples only, drawn anew each step, so that the cost of a step does not
-        depend on n.
+        a batch's gradient is right in expectation. With anchors it is rounded to a multiple of four.
+    n_anchors : int or "all", optional
+        Look for neighbours among that many samples only (a bipartite graph), so that the cost of a step does not depend
+        on n. By default all up to 8192 samples, and 2048 anchors where there are more.
+    anchor_choice : {"random", "kmeans++"}
+        Anchors are drawn uniformly, or spread out by k-means++ seeding (among eight times as many drawn samples).
+    anchor_refresh : int, "epoch" or None
+        Steps after which the anchors are drawn anew; ``"epoch"``: once all rows have been looked at; None: never.
     tol : float
         Stop early once the columns are certain: mean of the largest probability of each at least ``1 - tol``.
     literal : bool
         Use Eq. (9) and Eq. (3) to the letter. By default rows of S are normalised and the loss is in logarithms.
+    final_graph : {"auto", "exact", "faiss", "none"}
+        How ``graph_`` is found. ``"auto"``: exactly up to 50,000 samples, beyond that approximately with faiss if it is
+        installed (``pip install "homophily[faiss]"``); else exactly up to 200,000 and not at all for more.
     device : {"auto", "cpu", "cuda", "mps"}
         ``"auto"`` takes CUDA where there is one.
     verbose : bool or int
@@ -114,17 +135,20 @@ class DirichletSelector(BaseSelector):
         the exchange put in has taken over the certainty of the one that it replaced.
     exchanged_features_ : ndarray
         Those of the selected features that training had not chosen, see ``refine``.
-    graph_ : csr_array (n, n)
-        The exact adaptive k-NN graph of the samples on the selected, standardised features. Rows sum to 1.
+    graph_ : csr_array (n, n) or None
+        The adaptive k-NN graph of the samples on the selected, standardised features, see ``final_graph``. Rows sum
+        to 1.
     energy_ : float
-        Exact Dirichlet energy of the selected, standardised features on ``graph_``. A random feature adds about n.
+        Dirichlet energy of the selected, standardised features on ``graph_``; without a graph, estimated from the
+        neighbours of 256 samples. A random feature adds about n. In processes that train together the graph is made
+        by the first one alone; the others have None and NaN.
     history_ : dict of ndarray (n_iter_,)
         ``loss``, ``energy`` (estimated on the batch), ``temperature`` and ``confidence`` of the restart that was kept.
     logits_ : ndarray (d', m)
         The learned parameter of that restart, for the columns that are not constant, with exchanged ones swapped.
     restart_objectives_ : ndarray (n_init,)
         Exact objective of each restart that was trained, after the exchange; for ``"energy"`` that is
-        ``2 energy_ / m``.
+        ``2 energy_ / m``. With more than 4096 samples a random sample stands for them.
     dropped_features_ : ndarray
         Indices of the constant columns.
     n_iter_ : int
@@ -140,6 +164,13 @@ class DirichletSelector(BaseSelector):
     >>> selector = DirichletSelector(2, random_state=0).fit(X)
     >>> sorted(selector.selected_features_.tolist())
     [0, 1]
+
+    Notes
+    -----
+    With more than 8192 samples, one pass over the data gathers means, deviations and a random sample of rows, as many
+    as the training looks at (or as fit in 512 MB): the batches. Everything after that is independent of n, until the
+    final graph. The pass reads a memory map or a file block by block. In a process group of torch.distributed the rows
+    are shared among the processes, see :mod:`homophily.distributed`.
     """
 
     param_grid: ClassVar[dict[str, list]] = {
@@ -170,7 +201,10 @@ class DirichletSelector(BaseSelector):
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "refine": ["boolean"],
         "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"all"}), None],
-        "n_anchors": [Interval(Integral, 2, None, closed="left"), None],
+        "n_anchors": [Interval(Integral, 2, None, closed="left"), StrOptions({"all"}), None],
+        "anchor_choice": [StrOptions({"random", "kmeans++"})],
+        "anchor_refresh": [Interval(Integral, 1, None, closed="left"), StrOptions({"epoch"}), None],
+        "final_graph": [StrOptions({"auto", "exact", "faiss", "none"})],
         "tol": [Interval(Real, 0, 1, closed="left")],
         "literal": ["boolean"],
         "device": [str],
@@ -190,15 +224,18 @@ class DirichletSelector(BaseSelector):
         n_candidates: int | str | None = None,
         objective: str = "energy",
         learning_rate: float | None = None,
-        max_iter: int = 500,
+        max_iter: int = 150,
         temperature: tuple[float, float] | None = None,
         epsilon: float = 1e-10,
         unique: bool = True,
         init_std: float | str = 0.01,
-        n_init: int = 2,
+        n_init: int = 1,
         refine: bool = True,
         batch_size: int | str | None = None,
-        n_anchors: int | None = None,
+        n_anchors: int | str | None = None,
+        anchor_choice: str = "random",
+        anchor_refresh: int | str | None = 10,
+        final_graph: str = "auto",
         tol: float = 2e-3,
         literal: bool = False,
         device: str = "auto",
@@ -224,6 +261,9 @@ class DirichletSelector(BaseSelector):
         self.refine = refine
         self.batch_size = batch_size
         self.n_anchors = n_anchors
+        self.anchor_choice = anchor_choice
+        self.anchor_refresh = anchor_refresh
+        self.final_graph = final_graph
         self.tol = tol
         self.literal = literal
         self.device = device
@@ -263,6 +303,7 @@ class DirichletSelector(BaseSelector):
             "n_init": 1,
             "refine": False,
             "batch_size": "all",
+            "n_anchors": "all",
             "tol": 0.0,
             "literal": True,
         }
@@ -275,48 +316,142 @@ class DirichletSelector(BaseSelector):
         )
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        callback: Callback | None = None,
+        checkpoint: str | Path | Checkpoints | None = None,
+    ) -> Self:
         """Learn the features and the graph of ``X (n, d)``.
 
         Parameters
         ----------
-        X : array, data frame or sparse matrix (n, d)
-            Finite numbers, at least ``n_neighbors + 1`` rows. It is standardised inside and not changed.
+        X : array, data frame, sparse matrix, memory map, or path of a .npy or .parquet file (n, d)
+            Finite numbers, at least ``n_neighbors + 1`` rows. It is standardised inside and not changed. A memory map
+            or file is read block by block and may be larger than memory.
         y : ignored
         callback : callable, optional
             Called after each step with a :class:`~homophily.training.Progress`; the run ends when it returns True, and
             what has been learned until then is kept.
+        checkpoint : path or Checkpoints, optional
+            Folder to which the state of the training is written every half minute, or as often as
+            :class:`~homophily.checkpoint.Checkpoints` says. If it holds the state of the same run on the same data
+            already, the training goes on from there, to the same result.
         """
-        data = self._check_and_standardize(X)
-        n, d = data.values.shape
-        m = self._number_to_select(data)
+        source = self._open(X)
+        n, d = source.shape
+        team = current_team() if self.shares(n) else ALONE
         self._check_neighbors(n)
-        if self.n_anchors is not None and self.n_anchors <= self.n_neighbors:
-            raise ValueError(f"n_anchors={self.n_anchors} must be greater than n_neighbors={self.n_neighbors}.")
-        points = torch.from_numpy(data.values).to(resolve_device(self.device))
-        schedule, graph = self._schedule(n, d, m), self._graph_module(n)
-        objective = OBJECTIVES[self.objective](points)
-        size = min(self.n_init, max(1, GROUP_ROWS // schedule.batch_size))
+        batch_size = n if isinstance(self.batch_size, str) else min(n, self.batch_size or BATCH)
+        size = min(self.n_init, max(1, GROUP_ROWS // batch_size))
         groups = [(start, min(start + size, self.n_init)) for start in range(0, self.n_init, size)]
-        seeds = self._seeds(len(groups))
+        place = self._place(checkpoint)
+        drawn = self._seeds(len(groups) + 1)
+        if place is not None and not isinstance(self.random_state, Integral):
+            drawn = saved_seeds(place.folder) or drawn
+        *seeds, sampling = team.first_(torch.tensor(drawn)).tolist()
+        n_anchors = self._n_anchors(n)
+        n_sampled = n if n_anchors is None else self._n_sampled(n, d, source.dtype, batch_size, n_anchors)
+        method = self._graph_method(n)
+        data = self._standardize(source, n_sampled, seed=sampling, team=team if self.shares(n) else None)
+        m = self._number_to_select(data)
+        device = resolve_device(self.device)
+        rows = Rows(torch.from_numpy(data.values).to(device), data.first, n_sampled, n, team)
+        schedule = self._schedule(n_sampled, rows.local.shape[1], m, min(batch_size, n_sampled), n_anchors)
+        graph = self._graph_module(n_sampled)
+        states = self._checkpoints(place, data, m, [*seeds, sampling], team)
 
         with one_thread(), training_progress(self.verbose, self.max_iter, self.n_init, callback) as report:
-            trained = Parallel(n_jobs=self.n_jobs, backend="threading")(
-                delayed(_train_group)(points, m, graph, objective, schedule, group, seed, report)
-                for group, seed in zip(groups, seeds, strict=True)
+            # Processes have to take turns in the same order, so threads are for a process that is alone.
+            trained = Parallel(n_jobs=self.n_jobs if team.size == 1 else 1, backend="threading")(
+                delayed(_train_group)(rows, m, graph, OBJECTIVES[self.objective], schedule, group, seed, report, state)
+                for group, seed, state in zip(groups, seeds, states, strict=True)
             )
-            self._keep_best(data, points, objective, [group for group in trained if group is not None], report)
+            report.stopped = team.any(report.stopped)
+            points = self._reference(rows, sampling)
+            self._keep_best(data, rows, points, [group for group in trained if group is not None], report, method)
         return self
+
+    def shares(self, n: int) -> bool:
+        """Whether processes that train together share ``n`` rows; of few, each does all of the work."""
+        return self._n_anchors(n) is not None
+
+    def _n_sampled(self, n: int, d: int, dtype: np.dtype, batch_size: int, n_anchors: int) -> int:
+        """Rows that are held in memory: those that the training will look at, as far as they fit."""
+        refresh = self.anchor_refresh if isinstance(self.anchor_refresh, Integral) else self.max_iter
+        needed = batch_size * self.max_iter + n_anchors * math.ceil(self.max_iter / refresh)
+        room = max(SAMPLE_BYTES // (d * dtype.itemsize), 2 * n_anchors)
+        return min(n, room, max(needed, MANY))
+
+    def _n_anchors(self, n: int) -> int | None:
+        if self.n_anchors is None:
+            return None if n <= MANY else max(ANCHORS, 4 * (self.n_neighbors + 1))
+        if isinstance(self.n_anchors, str) or self.n_anchors >= n:
+            return None
+        if self.n_anchors <= self.n_neighbors:
+            raise ValueError(f"n_anchors={self.n_anchors} must be greater than n_neighbors={self.n_neighbors}.")
+        return self.n_anchors
+
+    def _graph_method(self, n: int) -> str:
+        """How the final graph will be found, told before the work begins."""
+        if self.final_graph == "faiss" and find_spec("faiss") is None:
+            raise ImportError('final_graph="faiss" needs faiss: pip install "homophily[faiss]", or use "exact".')
+        if self.final_graph != "auto":
+            return self.final_graph
+        method = graph_method(n)
+        if method == "faiss" or n <= SLOW_GRAPH:
+            return method
+        warnings.warn(
+            f"The k-NN graph of {n:,} samples will not be made: that would take hours without faiss. Install it with "
+            'pip install "homophily[faiss]", set final_graph="exact" to make it all the same, or "none" to be silent.',
+            UserWarning,
+            stacklevel=4,
+        )
+        return "none"
+
+    def _place(self, checkpoint: str | Path | Checkpoints | None) -> Checkpoints | None:
+        """Where checkpoints go, in the one process that reads and writes them."""
+        if checkpoint is None or current_team().rank:
+            return None
+        return checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(Path(checkpoint))
+
+    def _checkpoints(
+        self, place: Checkpoints | None, data: Standardized, m: int, seeds: list[int], team: Team
+    ) -> list[Checkpoint | None]:
+        """One checkpoint a group of restarts."""
+        count = len(seeds) - 1
+        if place is None:
+            return [None] * count
+        others = ("verbose", "n_jobs", "device", "final_graph")
+        params = {name: value for name, value in self.get_params(deep=False).items() if name not in others}
+        if not isinstance(self.random_state, (Integral, type(None))):
+            params["random_state"] = None
+        run = {"n_samples": data.n_rows, "n_features": self.n_features_in_, **params, "n_features_to_select": m}
+        run |= {"seeds": seeds, "shards": team.n_shards}
+        known_by = np.stack([data.scaling.unit, data.scaling.mean, data.scaling.std, data.values[0]])
+        return [Checkpoint(place.group(group), run, known_by, place.every) for group in range(count)]
+
+    def _reference(self, rows: Rows, seed: int) -> torch.Tensor:
+        """The rows by which restarts are judged and features exchanged: all, or a random sample of many; (n', d)."""
+        if rows.n <= JUDGED:
+            return rows.take()
+        room = max(SAMPLE_BYTES // (4 * rows.local.shape[1]), JUDGED)
+        order = torch.randperm(rows.n, generator=torch.Generator().manual_seed(seed))[: min(MANY, room)]
+        return rows.take(order.to(rows.local.device))
 
     def _keep_best(
         self,
         data: Standardized,
+        rows: Rows,
         points: torch.Tensor,
-        objective: Objective,
         trained: list[Trained],
         report: Report,
+        graph_method: str,
     ) -> None:
         """Judge all restarts by the exact objective of the features that they name, and store the best."""
+        objective = OBJECTIVES[self.objective](points)
         logits = [restart.double().cpu().numpy() for group in trained for restart in group.logits]
         picks = [pick_features(restart) for restart in logits]
         values = np.array([self._judge(points, features, objective) for features in picks])
@@ -325,22 +460,31 @@ class DirichletSelector(BaseSelector):
             self._exchange(points, objective, logits, picks, values, report)
         best = int(values.argmin())
         self.exchanged_features_ = data.kept[np.setdiff1d(picks[best], learned[best])]
-        self.restart_objectives_ = values
+        self.restart_objectives_ = values * (data.n_rows / len(points))
         self.logits_ = logits[best]
         self._set_selection(data, picks[best], selection_strength(self.logits_))
-        chosen = data.values[:, np.searchsorted(data.kept, self.selected_features_)].astype(np.float64)
-        self.graph_: sp.csr_array = adaptive_knn_graph(chosen, self.n_neighbors)
-        m = len(picks[best])
-        energy = values[best] if self.objective == "energy" else self._judge(points, picks[best], Energy(points))
-        self.energy_ = float(energy * m / 2)
-        if not energy:
-            self._warn_of_copies(data)
+        self._set_graph(data, rows, graph_method)
         owner, place = [(group, place) for group in trained for place in range(len(group.logits))][best]
         self.history_ = {
             name: owner.history[name] if name == "temperature" else owner.history[name][:, place] for name in HISTORY
         }
         self.n_iter_ = owner.n_iter
         self.interrupted_ = report.stopped
+
+    def _set_graph(self, data: Standardized, rows: Rows, method: str) -> None:
+        """Set ``graph_`` and ``energy_``; a graph is made by the first process of a team alone."""
+        places = np.searchsorted(data.kept, self.selected_features_)
+        self.graph_: sp.csr_array | None = None
+        if method == "none":
+            self.energy_ = _estimated_energy(data, rows, places, self.n_neighbors)
+        elif rows.team.rank:
+            self.energy_ = math.nan
+        else:
+            chosen = data.columns(places).astype(np.float64)
+            self.graph_ = adaptive_knn_graph(chosen, self.n_neighbors, method=method)
+            self.energy_ = dirichlet_energy(chosen, self.graph_)
+        if self.energy_ == 0:
+            self._warn_of_copies(data)
 
     def _exchange(
         self,
@@ -351,21 +495,43 @@ class DirichletSelector(BaseSelector):
         values: np.ndarray,
         report: Report,
     ) -> None:
-        """Exchange features of the restarts, the best first, until the budget is spent; updates the lists in place."""
+        """Exchange features of the restarts, the best first, while the budget lasts; updates the lists in place.
+
+        A random selection is improved as well, and takes the place of the best restart if it ends up better: single
+        exchanges can get stuck, and seldom twice.
+        """
         budget = BUDGET
-        for restart in values.argsort():
-            refined, budget = exchange_features(
-                points, picks[restart], self.n_neighbors, objective, budget=budget, should_stop=report.exchange
-            )
-            value = self._judge(points, refined, objective)
-            if value < values[restart]:
-                _hand_on(logits[restart], picks[restart], refined)
-                picks[restart], values[restart] = refined, value
+
+        def improve(restart: int, start: np.ndarray, n_rows: int) -> None:
+            nonlocal budget
             if budget <= 0 or report.stopped:
-                break
+                return
+            found, budget = exchange_features(
+                points,
+                start,
+                self.n_neighbors,
+                objective,
+                budget=budget,
+                should_stop=report.exchange,
+                n_rows=n_rows,
+            )
+            value = self._judge(points, found, objective)
+            if value < values[restart]:
+                found = _aligned(picks[restart], found)
+                _hand_on(logits[restart], picks[restart], found)
+                picks[restart], values[restart] = found, value
+
+        few, many = ROWS
+        for restart in values.argsort():
+            improve(restart, picks[restart], few)
+        best = int(values.argmin())
+        d, m = logits[best].shape
+        improve(best, np.random.RandomState(0).permutation(d)[:m], few)
+        if len(points) > JUDGED:  # what few rows have found in little time, many confirm
+            improve(best, picks[best], many)
 
     def _judge(self, points: torch.Tensor, features: np.ndarray, objective: Objective) -> float:
-        return judge(points, features, self.n_neighbors, objective)
+        return judge(points, features, self.n_neighbors, objective, JUDGED)
 
     def _warn_of_copies(self, data: Standardized) -> None:
         """Say why the energy is 0: no feature is then better than another."""
@@ -385,10 +551,11 @@ class DirichletSelector(BaseSelector):
             stacklevel=4,
         )
 
-    def _schedule(self, n: int, d: int, m: int) -> Schedule:
+    def _schedule(self, n: int, d: int, m: int, batch_size: int, n_anchors: int | None) -> Schedule:
         """The parameters with every default filled in."""
         unit = math.log1p(d)  # what a logit has to gain to matter among d
         default = max(0.65 * unit, 0.2), 0.1
+        per_epoch = max(1, n // batch_size)
         return Schedule(
             learning_rate=10 * unit / self.max_iter if self.learning_rate is None else self.learning_rate,
             max_iter=self.max_iter,
@@ -396,8 +563,10 @@ class DirichletSelector(BaseSelector):
             epsilon=self.epsilon,
             unique=bool(self.unique),
             init_std=math.sqrt(2 / (d + m)) if self.init_std == "glorot" else float(self.init_std),
-            batch_size=n if isinstance(self.batch_size, str) else min(n, self.batch_size or BATCH),
-            n_anchors=self.n_anchors,
+            batch_size=batch_size,
+            n_anchors=n_anchors,
+            anchor_choice=self.anchor_choice,
+            anchor_refresh=per_epoch if self.anchor_refresh == "epoch" else self.anchor_refresh,  # type: ignore[arg-type]
             tol=self.tol,
             literal=bool(self.literal),
         )
@@ -419,21 +588,56 @@ class DirichletSelector(BaseSelector):
 
 
 def _train_group(
-    X: torch.Tensor,
+    rows: Rows,
     m: int,
     graph: KNNGraph,
-    objective: Objective,
+    objective: type[Objective],
     schedule: Schedule,
     group: tuple[int, int],
     seed: int,
     report: Report,
+    checkpoint: Checkpoint | None,
 ) -> Trained | None:
     """Train one group of restarts, or none if the run has been stopped before it began."""
-    if report.stopped and group[0] > 0:
+    if group[0] > 0 and rows.team.any(report.stopped):
         return None
-    generator = torch.Generator(X.device).manual_seed(seed)
     with one_thread():
-        return train(X, m, graph, objective, schedule, restarts=group, generator=generator, callback=report)
+        return train(
+            rows, m, graph, objective, schedule, restarts=group, seed=seed, callback=report, checkpoint=checkpoint
+        )
+
+
+def _estimated_energy(data: Standardized, rows: Rows, places: np.ndarray, k: int) -> float:
+    """Energy of the standardised columns ``places`` from the exact neighbours of some rows, found in one pass.
+
+    Every process of a team looks through its own shards.
+    """
+    n, team = data.n_rows, rows.team
+    some = torch.linspace(0, rows.n - 1, min(ESTIMATED, rows.n), dtype=torch.float64).long()
+    queries = rows.take(some.to(rows.local.device))[:, torch.as_tensor(places, device=rows.local.device)].cpu().double()
+    mine = (some >= rows.first) & (some < rows.first + len(data.ids))
+    own = torch.zeros_like(some)  # which samples they are
+    own[mine] = torch.from_numpy(data.ids)[some[mine] - rows.first]
+    team.sum_(own)
+    nearest = queries.new_full((len(some), k + 1), torch.inf)  # squared distances
+    for shard in team.shards:
+        at = shard * n // team.n_shards
+        for block in data.column_blocks(places, at, (shard + 1) * n // team.n_shards):
+            D = cross_squared_distances(queries, torch.from_numpy(block))  # (B, b)
+            here = ((own >= at) & (own < at + len(block))).nonzero().squeeze(-1)
+            D[here, own[here] - at] = torch.inf
+            nearest = torch.cat([nearest, D], 1).topk(k + 1, largest=False).values
+            at += len(block)
+    nearest = torch.cat(team.gather(nearest), 1).topk(k + 1, largest=False).values
+    E = nearest[:, : min(k + 1, n - 1)]
+    return float((exact_similarities(E, k) * E).sum()) * n / len(some) / 2
+
+
+def _aligned(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """``new`` in an order in which features that are also in ``old`` keep their places."""
+    placed = np.where(np.isin(old, new), old, -1)
+    placed[placed < 0] = new[~np.isin(new, old)]
+    return placed
 
 
 def _hand_on(logits: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:

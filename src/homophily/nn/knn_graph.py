@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
-from .soft_topk import soft_topk
+from .soft_topk import soft_indicators
 
 __all__ = [
     "KNNGraph",
@@ -19,7 +22,9 @@ __all__ = [
     "squared_distances",
 ]
 
-SEARCH_BUDGET = 2**25  # entries of the distance matrix that are held at once (128 MB of float32)
+# Entries of the distance matrix that are held at once: never more than the first (128 MB of float32); on a processor
+# the second, which its cache holds, unless that leaves the matrix product fewer rows than the third.
+SEARCH_BUDGET, SEARCH_CACHE, SEARCH_ROWS = 2**25, 2**20, 64
 
 
 @dataclass
@@ -76,7 +81,7 @@ class KNNGraph(nn.Module):
     n_candidates : int, optional
         The nearest points of each row that the soft selection sees; the others have no weight. They are found without
         gradient, then their distances are computed again with it: memory is ``O(n n_candidates)``. By default
-        ``max(16, 3 (k + 1))``. ``exact`` needs ``k + 1`` and ignores this.
+        ``max(12, 2 (k + 1))``. ``exact`` needs ``k + 1`` and ignores this.
     exact : bool
         Hard neighbours; the gradient flows through the values :math:`e_{ij}` only.
     normalize : bool
@@ -132,13 +137,16 @@ class KNNGraph(nn.Module):
             queries, own = points, torch.arange(n, device=points.device)
         elif own is None:
             own = torch.full((queries.shape[-2],), -1, device=points.device)
-        n_others = n - int(bool((own >= 0).any()))
+        n_others = n
+        # With more points than candidates it does not matter whether a query is one of them, and to ask stalls a GPU.
+        if self.width(n - 1) < self.width(n) and bool((own >= 0).any()):
+            n_others -= 1
         if n_others < self.k:
             raise ValueError(
                 f"k={self.k} neighbours need at least that many other points, got {n_others}: "
                 "lower k or give more points."
             )
-        indices = nearest(queries, points, self.width(n_others), own)
+        indices = nearest(queries, points, self.width(n_others), own, ascending=self.exact)
         E = squared_distances(queries, points, indices)  # (..., B, c)
         if self.exact:
             S = exact_similarities(E, self.k)
@@ -156,7 +164,7 @@ class KNNGraph(nn.Module):
 
     def width(self, n_others: int) -> int:
         """Number of candidates that a row gets when there are ``n_others`` other points."""
-        wanted = self.k + 1 if self.exact else self.n_candidates or max(16, 3 * (self.k + 1))
+        wanted = self.k + 1 if self.exact else self.n_candidates or max(12, 2 * (self.k + 1))
         return min(wanted, n_others)
 
     def extra_repr(self) -> str:  # noqa: D102
@@ -168,41 +176,97 @@ def _describe(value: object) -> str:
 
 
 @torch.no_grad()
-def nearest(queries: Tensor, points: Tensor, c: int, own: Tensor) -> Tensor:
-    """Indices ``(..., B, c)`` of the nearest points of each query, ascending, without point ``own[i]`` (-1: none).
+def nearest(queries: Tensor, points: Tensor, c: int, own: Tensor, *, ascending: bool = True) -> Tensor:
+    """Indices ``(..., B, c)`` of the nearest points of each query, without point ``own[i]`` (-1: none).
 
     Brute force over chunks of rows; the chunks depend on the sizes alone.
     """
-    n = points.shape[-2]
-    batch = queries.shape[:-2].numel()
+    shape, (n, m) = queries.shape, points.shape[-2:]
     center = points.mean(-2, keepdim=True)  # far from the origin |x_j|^2 - 2 x_i x_j would be all rounding
-    queries, points = queries - center, points - center
-    chunk = max(1, SEARCH_BUDGET // max(1, n * batch))
-    norms = points.square().sum(-1).unsqueeze(-2)  # (..., 1, n)
-    found = []
-    for start in range(0, queries.shape[-2], chunk):
-        Q = queries[..., start : start + chunk, :]
-        D = torch.baddbmm(
-            norms.expand(*norms.shape[:-2], Q.shape[-2], n).reshape(-1, Q.shape[-2], n),
-            Q.reshape(-1, *Q.shape[-2:]),
-            points.mT.reshape(-1, points.shape[-1], n),
-            alpha=-2,
-        ).view(*Q.shape[:-1], n)  # |x_j|^2 - 2 x_i x_j orders as the squared distance does
-        mine = own[start : start + chunk]
-        has = mine >= 0
-        D[..., has.nonzero().squeeze(-1), mine[has]] = torch.inf
-        found.append(D.topk(c, largest=False).indices)
-    return torch.cat(found, -2)
+    queries, points = (queries - center).reshape(-1, shape[-2], m), (points - center).reshape(-1, n, m)
+    n_graphs, n_rows = len(queries), shape[-2]
+    # Points are dealt out to n_groups groups of n_blocks; of a block, one place in every group, only the smallest entry
+    # is looked at first. At least one place stays empty: the point that a query without a place of its own avoids.
+    n_groups = max(1, round(math.sqrt(n / c)))
+    n_blocks = n // n_groups + 1
+    width = n_groups * n_blocks
+    # |x_j|^2 - 2 x_i x_j orders as the squared distance does, and is one product: (x_i, 1) (-2 x_j, |x_j|^2)'.
+    left = torch.cat([queries, queries.new_ones(n_graphs, n_rows, 1)], -1)
+    right = points.new_zeros(n_graphs, m + 1, width)
+    right[:, :m, :n] = points.mT
+    torch.sum(points.square(), -1, out=right[:, m, :n])
+    right[:, :m] *= -2
+    right[:, m, n:] = torch.inf
+    avoid = torch.where(own < 0, n, own)[:, None]
+
+    budget = SEARCH_BUDGET
+    if points.device.type == "cpu":
+        budget = min(budget, max(SEARCH_CACHE, SEARCH_ROWS * width))
+    chunk = max(1, budget // width)
+    chunk = -(-n_rows // -(-n_rows // chunk))  # no small one at the end
+    at_once = max(1, budget // (chunk * width))  # graphs
+    found = torch.empty(n_graphs, n_rows, c, dtype=torch.long, device=points.device)
+    room = points.new_empty(min(at_once, n_graphs) * chunk * width)
+    for g in range(0, n_graphs, at_once):
+        for i in range(0, n_rows, chunk):
+            graphs, rows = slice(g, g + at_once), slice(i, i + chunk)
+            Q = left[graphs, rows]
+            D = room[: Q.shape[0] * Q.shape[1] * width].view(*Q.shape[:2], width)
+            torch.bmm(Q, right[graphs], out=D)
+            D.scatter_(-1, avoid[rows].expand(len(Q), -1, -1), torch.inf)
+            found[graphs, rows] = _smallest(D, c, n_groups, ascending)
+    return found.view(*shape[:-1], c)
+
+
+def _smallest(D: Tensor, c: int, n_groups: int, ascending: bool) -> Tensor:
+    """Places of the ``c`` smallest entries of each row of ``D (..., n_groups n_blocks)``.
+
+    They lie in the c blocks whose minima are the smallest. With n_groups = sqrt(n / c) that leaves twice sqrt(n c)
+    entries a row to choose from instead of n; the minima of blocks are cheap, being taken along whole groups.
+    """
+    if n_groups == 1:
+        return D.topk(c, largest=False, sorted=ascending).indices
+    D = D.unflatten(-1, (n_groups, -1))  # (..., n_groups, n_blocks)
+    blocks = D.amin(-2).topk(c, largest=False, sorted=False).indices  # (..., c)
+    inside = D.gather(-1, blocks.unsqueeze(-2).expand(*D.shape[:-1], c)).flatten(-2)  # (..., n_groups c)
+    place = inside.topk(c, largest=False, sorted=ascending).indices
+    return blocks.gather(-1, place % c).add_(place.div_(c, rounding_mode="floor"), alpha=D.shape[-1])
 
 
 def squared_distances(queries: Tensor, points: Tensor, indices: Tensor) -> Tensor:
     """``|x_i - x_j|^2`` for the pairs that ``indices (..., B, c)`` names; differentiable."""
     batch = points.shape[:-2]
-    flat = points.reshape(-1, *points.shape[-2:])  # (G, n, m)
-    offset = torch.arange(len(flat), device=points.device)[:, None, None] * flat.shape[1]
-    picked = flat.flatten(0, 1)[(indices.reshape(len(flat), *indices.shape[-2:]) + offset).flatten()]
-    picked = picked.view(*batch, *indices.shape[-2:], points.shape[-1])  # (..., B, c, m)
-    return (queries.unsqueeze(-2) - picked).square().sum(-1)
+    flat = points.reshape(-1, points.shape[-1])  # (G n, m)
+    if batch.numel() > 1:
+        first = torch.arange(batch.numel(), device=points.device) * points.shape[-2]
+        indices = indices + first.view(*batch, 1, 1)
+    return _PairDistances.apply(queries, flat, indices)
+
+
+class _PairDistances(torch.autograd.Function):
+    """Distances between ``queries (..., B, m)`` and the rows of ``points (n, m)`` that ``indices (..., B, c)`` names.
+
+    The differences, the only large tensor, are computed again in the backward rather than kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, points: Tensor, indices: Tensor) -> Tensor:
+        ctx.save_for_backward(queries, points, indices)
+        return embedding(indices, points).sub_(queries.unsqueeze(-2)).square_().sum(-1)  # (..., B, c)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        queries, points, indices = ctx.saved_tensors
+        pull = embedding(indices, points).sub_(queries.unsqueeze(-2))  # (..., B, c, m)
+        twice = (2 * grad).unsqueeze(-1)
+        # In place, as fresh memory costs more than the product, unless this is to be differentiated again.
+        pull = pull * twice if torch.is_grad_enabled() else pull.mul_(twice)
+        grad_queries = pull.sum(-2).neg() if ctx.needs_input_grad[0] else None
+        grad_points = None
+        if ctx.needs_input_grad[1]:
+            start = torch.zeros_like(points)
+            grad_points = start.index_put((indices.reshape(-1),), pull.flatten(0, -2), accumulate=True)
+        return grad_queries, grad_points, None
 
 
 def cross_squared_distances(queries: Tensor, points: Tensor) -> Tensor:
@@ -232,11 +296,10 @@ def soft_similarities(
     n_iter: int = 200,
     normalize: bool = True,
 ) -> Tensor:
-    """Eq. (9) / (S10) with the soft indicators of :func:`soft_topk`; ``E (..., c)``."""
+    """Eq. (9) / (S10) with the soft indicators of :func:`soft_indicators`; ``E (..., c)``."""
     if E.shape[-1] == k:
         return torch.full_like(E, 1 / k)
-    plan = soft_topk(E, k, reg=reg, solver=solver, scale=scale, n_iter=n_iter)
-    delta, xi = plan[..., :k].sum(-1), plan[..., k]  # Eq. (13), (..., c)
+    delta, xi = soft_indicators(E, k, reg=reg, solver=solver, scale=scale, n_iter=n_iter)  # Eq. (13), (..., c)
     threshold = (E * xi).sum(-1, keepdim=True)  # e_i xi_i
     gap = (threshold - E).clamp_min(0)
     if normalize:

@@ -1,0 +1,127 @@
+"""Time and memory of a selection from disk as the number of rows grows: 10 planted features among 100.
+
+    python benchmarks/growth.py [--sizes 10000 100000 1000000 10000000] [--folder DIR] [--parquet] [--json FILE]
+        [--results results]
+
+Writes float32 data of n x 100 to ``--folder`` (a temporary one by default, 4 GB for 10 million rows), four clusters in
+the first ten columns and noise in the others, and lets a fresh process select ten features by
+``DirichletSelector(10, final_graph="none").fit(path)`` with the default parameters. Prints for each size the seconds of
+the one pass over the file (means, deviations, the sample), of the training, and of the rest (exchange of features, a
+pass that estimates the energy), the peak resident memory of the process, how many of the planted features were found,
+and the training time as a ratio to that of the smallest size.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+D, PLANTED, BLOCK = 100, 10, 50_000
+
+
+def write(path, n):
+    """Write the data block by block."""
+    rng = np.random.default_rng(0)
+    centers = 1.5 * rng.standard_normal((4, PLANTED), dtype=np.float32)
+
+    def blocks():
+        for start in range(0, n, BLOCK):
+            X = rng.standard_normal((min(BLOCK, n - start), D), dtype=np.float32)
+            X[:, :PLANTED] = 0.7 * X[:, :PLANTED] + centers[rng.integers(4, size=len(X))]
+            yield X
+
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        names = [f"f{i}" for i in range(D)]
+        with pq.ParquetWriter(path, pa.schema([(name, pa.float32()) for name in names])) as file:
+            for X in blocks():
+                file.write_table(pa.table(list(X.T), names=names))
+        return
+    with path.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (n, D)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for X in blocks():
+            file.write(X.data)
+
+
+def select(path):
+    """Select from the file; what it took, as JSON."""
+    from homophily import DirichletSelector
+
+    marks = []
+    start = time.perf_counter()
+    selector = DirichletSelector(PLANTED, random_state=0, final_graph="none")
+    selector.fit(path, callback=lambda p: marks.append(time.perf_counter()) if p.stage == "training" else None)
+    end = time.perf_counter()
+    training = (marks[-1] - marks[0]) * len(marks) / (len(marks) - 1)
+    figures = {
+        "pass": marks[-1] - training - start,
+        "training": training,
+        "rest": end - marks[-1],
+        "total": end - start,
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "found": int(np.sum(selector.selected_features_ < PLANTED)),
+    }
+    print(json.dumps(figures))
+
+
+def main():
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10**4, 10**5, 10**6, 10**7])
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--parquet", action="store_true")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--results", type=Path, help="folder for growth.md, the table of docs/scaling.md")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        select(arguments.one)
+        return
+    rows = []
+    print(
+        f"{'rows':>11} {'pass s':>8} {'training s':>11} {'rest s':>8} {'total s':>8} {'peak MB':>8} {'found':>6}  ratio"
+    )
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        for n in arguments.sizes:
+            path = Path(folder) / f"{n}{'.parquet' if arguments.parquet else '.npy'}"
+            write(path, n)
+            output = subprocess.run(
+                [sys.executable, __file__, "--one", path], stdout=subprocess.PIPE, check=True
+            ).stdout
+            path.unlink()
+            rows.append({"rows": n, **json.loads(output)})
+            row = rows[-1]
+            row["ratio"] = row["training"] / rows[0]["training"]
+            print(
+                f"{n:11,} {row['pass']:8.1f} {row['training']:11.1f} {row['rest']:8.1f} {row['total']:8.1f} "
+                f"{row['peak_rss_mb']:8.0f} {row['found']:3}/{PLANTED}  {row['ratio']:.2f}",
+                flush=True,
+            )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+    if arguments.results:
+        (arguments.results / "growth.md").write_text(markdown(rows))
+
+
+def markdown(rows):
+    """The table of the docs."""
+    head = "| rows | pass over the file | training | exchange, energy | in all | peak memory | planted found |"
+    lines = [
+        f"| {row['rows']:,} | {row['pass']:.1f} s | {row['training']:.1f} s | {row['rest']:.1f} s "
+        f"| {row['total']:.1f} s | {row['peak_rss_mb']:.0f} MB | {row['found']} of {PLANTED} |"
+        for row in rows
+    ]
+    return "\n".join([head, "|---|---|---|---|---|---|---|", *lines]) + "\n"
+
+
+if __name__ == "__main__":
+    main()

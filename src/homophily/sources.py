@@ -1,0 +1,183 @@
+"""Samples by rows, read block by block: arrays in memory, ``.npy`` files and memory maps, Parquet files."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy.sparse as sp
+
+__all__ = ["ArrayRows", "NpyRows", "ParquetRows", "RowSource", "is_on_disk", "open_rows"]
+
+BLOCK = 2**22  # entries that are read at once
+
+
+class RowSource(Protocol):
+    """``shape`` (n, d), the numbers' ``dtype``, ``names`` of the columns if they have any, and their values."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype
+    names: list[str] | None
+
+    def blocks(
+        self, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[np.ndarray]:
+        """Rows ``start`` to ``stop`` in order, some at a time: arrays (b, d), or (b, c) of the chosen columns."""
+
+
+class ArrayRows:
+    """A matrix in memory, dense or CSR."""
+
+    def __init__(self, X: Any) -> None:
+        self.X, self.shape, self.dtype = X, X.shape, X.dtype
+        self.names: list[str] | None = None
+
+    def blocks(
+        self, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[np.ndarray]:
+        """As :meth:`RowSource.blocks`."""
+        for i, j in _ranges(start, stop, self.shape):
+            block = self.X[i:j]
+            block = block if columns is None else block[:, columns]
+            yield block.toarray() if sp.issparse(block) else np.asarray(block)
+
+
+class NpyRows:
+    """A ``.npy`` file or ``np.memmap``. Nothing stays mapped between blocks, so that pages do not pile up in memory."""
+
+    def __init__(self, mapped: np.memmap) -> None:
+        if mapped.ndim != 2:
+            raise ValueError(f"{mapped.filename} has shape {mapped.shape}, expected samples by features.")
+        if mapped.dtype.kind not in "fiub":
+            raise ValueError(f"{mapped.filename} holds {mapped.dtype}, expected numbers.")
+        self.shape, self.dtype = mapped.shape, mapped.dtype
+        self.names: list[str] | None = None
+        order = "F" if mapped.flags.f_contiguous and not mapped.flags.c_contiguous else "C"
+        self._map = (mapped.filename, mapped.dtype, "r", mapped.offset, mapped.shape, order)
+
+    def blocks(
+        self, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[np.ndarray]:
+        """As :meth:`RowSource.blocks`."""
+        for i, j in _ranges(start, stop, self.shape):
+            mapped = np.memmap(*self._map)  # type: ignore[call-overload]
+            block = mapped[i:j] if columns is None else mapped[i:j][:, columns]
+            yield np.array(block)
+
+
+class ParquetRows:
+    """A Parquet file; ``names`` are its features, without the columns to leave out and pandas' index."""
+
+    def __init__(self, path: str | Path, leave_out: Sequence[str] = ()) -> None:
+        self.path = Path(path)
+        self.file = pq.ParquetFile(self.path)
+        schema = self.file.schema_arrow
+        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        if twice:
+            raise ValueError(
+                f"{self.path.name} has several columns named {', '.join(twice[:8])}; names must be unique."
+            )
+        aside = {*leave_out, *index_columns(schema)}
+        fields = [field for field in schema if field.name not in aside]
+        wrong = [f"{field.name!r} ({field.type})" for field in fields if not _is_numeric(field.type)]
+        if wrong:
+            shown = ", ".join(wrong[:8]) + (f" and {len(wrong) - 8} more" if len(wrong) > 8 else "")
+            raise ValueError(
+                f"{len(wrong)} of {len(fields)} columns are not numeric: {shown}. Encode them as numbers or leave them "
+                "out (in the command line: --label-column, --index-column, --drop)."
+            )
+        self.names: list[str] | None = [field.name for field in fields]
+        self.shape = self.file.metadata.num_rows, len(fields)
+        single = all(pa.types.is_float32(f.type) or pa.types.is_float16(f.type) for f in fields)
+        self.dtype = np.dtype(np.float32 if single else np.float64)
+
+    def blocks(
+        self, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[np.ndarray]:
+        """As :meth:`RowSource.blocks`. Only the row groups that hold the rows are read."""
+        assert self.names is not None
+        names = self.names if columns is None else [self.names[i] for i in columns]
+        for batch in self.batches(names, start, stop):
+            block = np.empty((batch.num_rows, len(names)), self.dtype)
+            for place, name in enumerate(names):
+                block[:, place] = batch.column(name).to_numpy(zero_copy_only=False)  # nulls become NaN
+            yield block
+
+    def batches(self, names: list[str], start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The named columns of rows ``start`` to ``stop`` as Arrow has them."""
+        n = self.shape[0]
+        stop = n if stop is None else stop
+        metadata = self.file.metadata
+        ends = np.cumsum([metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)])
+        begins = np.concatenate([[0], ends[:-1]])
+        groups = np.flatnonzero((ends > start) & (begins < stop)).tolist()
+        if not groups:
+            return
+        at = int(begins[groups[0]])
+        size = max(1, BLOCK // max(1, len(names)))
+        for batch in self.file.iter_batches(batch_size=size, row_groups=groups, columns=names):
+            part = batch.slice(max(0, start - at), max(0, min(stop, at + batch.num_rows) - max(start, at)))
+            at += batch.num_rows
+            if part.num_rows:
+                yield part
+
+
+def is_on_disk(X: Any) -> bool:
+    """Whether ``X`` is a path or a whole memory map: what :func:`open_rows` takes.
+
+    A part of a map does not know where in the file it begins, a map of mode "c" may differ from its file, and one of a
+    temporary file has no name: these are arrays like any other.
+    """
+    if isinstance(X, np.memmap):
+        return isinstance(X.base, mmap.mmap) and X.mode != "c" and X.filename is not None
+    return isinstance(X, (str, os.PathLike))
+
+
+def open_rows(X: str | os.PathLike | np.memmap) -> NpyRows | ParquetRows:
+    """The rows of a ``.npy`` or ``.parquet`` file or of a memory map, none of them read yet."""
+    if isinstance(X, np.memmap):
+        return NpyRows(X)
+    path = Path(X)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist." if not path.exists() else f"{path} is not a file.")
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        try:
+            return ParquetRows(path)
+        except pa.ArrowException as error:
+            raise ValueError(f"{path.name} could not be read as parquet: {error}") from error
+    if suffix == ".npy":
+        try:
+            return NpyRows(np.load(path, mmap_mode="r", allow_pickle=False))
+        except (ValueError, EOFError) as error:
+            why = "it is none, or holds Python objects" if "pickle" in str(error) else error
+            raise ValueError(f"{path.name} could not be read as a NumPy file: {why}.") from error
+    raise ValueError(
+        f"{path.name}: fit takes arrays, data frames, or the path of a .npy or .parquet file; read other files with "
+        "homophily.io.read_table."
+    )
+
+
+def index_columns(schema: pa.Schema) -> list[str]:
+    """Columns that pandas wrote as the index of its frame."""
+    columns = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in columns if isinstance(name, str)]
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return any(
+        test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    )
+
+
+def _ranges(start: int, stop: int | None, shape: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    stop = shape[0] if stop is None else stop
+    step = max(1, BLOCK // max(1, shape[1]))
+    for i in range(start, stop, step):
+        yield i, min(i + step, stop)
