@@ -17,6 +17,7 @@ from homophily.distributed import ALONE, Team, WorkerLostError, _Group, _pairwis
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed")
 OPTIONS = ["-m", "3", "--n-anchors", "60", "--batch-size", "64", "--max-iter", "60"]
+LONG = ["--max-iter", "400"]  # long enough to be disturbed on a busy machine
 
 
 @pytest.fixture(name="data", scope="module")
@@ -157,12 +158,20 @@ def process_of_rank(launcher, rank):
     raise AssertionError(f"no process of rank {rank} among {children}")
 
 
+@pytest.fixture(name="undisturbed", scope="module")
+def result_of_a_long_run(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("undisturbed") / "out"
+    select(data, out, *LONG)
+    return out
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the processes in /proc")
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_dead_process_ends_the_job_and_nothing_saved_is_lost(data, alone, tmp_path, rank):
+def test_a_dead_process_ends_the_job_and_nothing_saved_is_lost(data, undisturbed, tmp_path, rank):
     out = tmp_path / "out"
     saved = out / "checkpoint" / "training-0.safetensors"
-    process = torchrun(2, "-m", "homophily", "select", data, *OPTIONS, "--out", out, "--checkpoint-every", 0)
+    command = ["-m", "homophily", "select", data, *OPTIONS, *LONG, "--out", out]
+    process = torchrun(2, *command, "--checkpoint-every", 0)
     wait_for(saved.exists, process)
     os.kill(process_of_rank(process, rank), signal.SIGKILL)
     output, _ = process.communicate(timeout=300)
@@ -172,13 +181,13 @@ def test_a_dead_process_ends_the_job_and_nothing_saved_is_lost(data, alone, tmp_
     assert not (out / "selected.csv").exists()
     assert saved.exists()
 
-    again = torchrun(2, "-m", "homophily", "select", data, *OPTIONS, "--out", out)
+    again = torchrun(2, *command)
     output, _ = again.communicate(timeout=300)
     assert again.returncode != 0
     assert "Add --resume to go on with it" in output
 
-    assert "Going on from" in select(data, out, "--resume", processes=2)
-    same_result(out, alone)
+    assert "Going on from" in select(data, out, *LONG, "--resume", processes=2)
+    same_result(out, undisturbed)
     assert not saved.exists()
 
 
