@@ -1,5 +1,6 @@
 """Training with torchrun: the same numbers as one process, shares, and what happens when a process dies."""
 
+import json
 import os
 import signal
 import subprocess
@@ -103,35 +104,37 @@ def test_few_rows_are_not_shared(data, tmp_path):
 
 
 SCRIPT = """
+import json
 import sys
+from pathlib import Path
 import homophily.joint as joint
 from homophily.distributed import joined
 
+held = []
 with joined("cpu") as team:
     class Rows(joint.Rows):
         def __init__(self, local, first, *others):
-            print(f"rank {team.rank} holds {len(local)} from {first}", flush=True)
+            held.extend([len(local), first])
             super().__init__(local, first, *others)
     joint.Rows = Rows
     params = dict(n_anchors=60, batch_size=64, max_iter=5, final_graph="none")
     selector = joint.DirichletSelector(3, **params, random_state=None)
     selector.fit(sys.argv[1])
-    print(f"rank {team.rank} selected {selector.selected_features_.tolist()} energy {selector.energy_:.6f}", flush=True)
+    result = [selector.selected_features_.tolist(), selector.energy_]
+    Path(sys.argv[2], f"{team.rank}.json").write_text(json.dumps([held, result]))
 """
 
 
 def test_each_process_holds_its_share_and_all_get_the_result(data, tmp_path):
     """From Python, and with a seed that nobody chose."""
     (tmp_path / "script.py").write_text(SCRIPT)
-    process = torchrun(2, tmp_path / "script.py", data)
+    process = torchrun(2, tmp_path / "script.py", data, tmp_path)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
-    assert "rank 0 holds 501 from 0" in output
-    assert "rank 1 holds 502 from 501" in output
-    results = [line.split("selected")[1] for line in output.splitlines() if "selected" in line]
-    assert "nan" not in results[0]
-    assert len(results) == 2
-    assert results[0] == results[1]
+    (held_0, result_0), (held_1, result_1) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert (held_0, held_1) == ([501, 0], [502, 501])
+    assert result_0 == result_1
+    assert result_0[1] > 0
 
 
 def wait_for(condition, process, seconds=300):

