@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .distributed import Team
 from .persistence import load_estimator, save_estimator
 from .preprocessing import Standardized, standardize_rows
-from .sources import ArrayRows, NpyRows, ParquetRows, RowSource, is_on_disk, open_rows
+from .sources import ArrayRows, RowSource, is_on_disk, open_rows
+from .wording import listing, not_numeric
 
-__all__ = ["BaseSelector", "listing", "refuse_non_finite", "refuse_non_numeric"]
+__all__ = ["BaseSelector", "refuse_non_finite", "refuse_non_numeric"]
 
 
 class BaseSelector(SelectorMixin, BaseEstimator):
@@ -58,8 +59,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):
 
     def _open(self, X: Any) -> RowSource:
         """Check what can be checked without reading the rows of a file."""
-        if is_on_disk(X) or isinstance(X, NpyRows | ParquetRows):
-            source: RowSource = X if isinstance(X, NpyRows | ParquetRows) else open_rows(X)
+        if is_on_disk(X):
+            source = open_rows(X)
             n, d = source.shape
             if n < 2 or d < 1:
                 raise ValueError(f"X has {n} samples and {d} features; at least 2 samples and 1 feature are needed.")
@@ -154,13 +155,6 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         return load_estimator(cls, Path(folder))
 
 
-def listing(items: Any, most: int = 8) -> str:
-    """``a, b, c and 4 more``."""
-    items = [str(item) for item in items]
-    head = ", ".join(items[:most])
-    return head if len(items) <= most else f"{head} and {len(items) - most} more"
-
-
 def refuse_non_finite(X: Any, names: np.ndarray | None = None, *, first_row: int | None = None) -> None:
     """Raise if ``X`` holds NaN or infinity: how many, in which columns, what to do.
 
@@ -207,8 +201,4 @@ def refuse_non_numeric(X: Any) -> None:
             except (TypeError, ValueError):
                 wrong.append((name, "text"))
     if wrong:
-        named = listing(f"{str(name)!r} ({kind})" for name, kind in wrong)
-        raise ValueError(
-            f"{len(wrong)} of {len(X.columns)} columns are not numeric: {named}. "
-            "Encode them as numbers or leave them out (in the command line: --label-column, --index-column, --drop)."
-        )
+        raise ValueError(not_numeric(wrong, len(X.columns)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from .persistence import plain
+from .persistence import plain, replacing
 
 __all__ = ["Checkpoint", "Checkpoints", "forget", "is_unfinished", "saved_seeds"]
 
@@ -71,7 +70,7 @@ class Checkpoint:
     run : dict
         What the run is: parameters and shape of the data. A state of another run is refused.
     data : ndarray
-        Numbers by which the data is known again, up to rounding: its means and deviations.
+        Numbers by which the data is known again, up to rounding: its means, deviations and first row.
     every : float
         Seconds between two states.
     """
@@ -88,14 +87,9 @@ class Checkpoint:
     def save(self, arrays: dict[str, np.ndarray], *, finished: bool) -> None:
         """Write a state; the one before is there until this one is complete."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        try:
-            save_file(
-                {**arrays, "data": self.data}, draft, {"run": json.dumps(self.run), "finished": json.dumps(finished)}
-            )
-            draft.replace(self.path)
-        finally:
-            draft.unlink(missing_ok=True)
+        metadata = {"run": json.dumps(self.run), "finished": json.dumps(finished)}
+        with replacing(self.path) as draft:
+            save_file({**arrays, "data": self.data}, draft, metadata)
         self.saved_at = time.monotonic()
 
     def load(self) -> tuple[dict[str, np.ndarray] | None, bool]:

@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from .base import listing
 from .checkpoint import Checkpoints, forget, is_unfinished
 from .distributed import WorkerLostError, joined, launched
 from .graph import adaptive_knn_graph
@@ -30,6 +29,7 @@ from .methods import METHODS
 from .output import CHECKPOINT, RESULTS, check_output, output_folder
 from .preprocessing import standardize
 from .report import write_report
+from .wording import listing
 
 __all__ = ["command_line", "run_select"]
 
@@ -114,11 +114,12 @@ def run_select(
 def _checkpoint(folder: Path, out: Console, resume: bool, every: float) -> Checkpoints:
     """Where the state of the training goes; what an earlier run left there is removed unless it is to go on."""
     place = folder / CHECKPOINT
-    there = is_unfinished(place)
     if not resume:
         forget(place)
-    if resume:
-        out.print(f"Going on from {escape(str(place))}." if there else "No checkpoint yet: this is the beginning.")
+    elif is_unfinished(place):
+        out.print(f"Going on from {escape(str(place))}.")
+    else:
+        out.print("No checkpoint yet: this is the beginning.")
     return Checkpoints(place, every)
 
 
@@ -295,10 +296,10 @@ def _saved_in(checkpoint: Path) -> Iterator[None]:
     try:
         yield
     except (WorkerLostError, OSError) as error:
+        if not is_unfinished(checkpoint):
+            raise
         kind = WorkerLostError if isinstance(error, WorkerLostError) else OSError
         saved = "the same command with --resume goes on from there"
-        if not checkpoint.is_dir():
-            raise
         raise kind(f"{str(error).rstrip('.')}. The training is saved in {checkpoint}: {saved}.") from error
 
 

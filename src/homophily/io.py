@@ -19,8 +19,8 @@ import scipy.io
 import scipy.sparse as sp
 from scipy.io.matlab import MatReadError
 
-from .base import listing
 from .sources import NpyRows, ParquetRows, index_columns
+from .wording import listing
 
 __all__ = ["FORMATS", "InputError", "Table", "read_table", "write_reduced"]
 

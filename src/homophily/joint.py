@@ -16,7 +16,7 @@ from joblib import Parallel, delayed
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from .base import BaseSelector, listing
+from .base import BaseSelector
 from .checkpoint import Checkpoint, Checkpoints, saved_seeds
 from .distributed import ALONE, Team, current_team
 from .graph import adaptive_knn_graph, dirichlet_energy, graph_method
@@ -39,6 +39,7 @@ from .training import (
     selection_strength,
     train,
 )
+from .wording import listing
 
 __all__ = ["DirichletSelector"]
 
@@ -342,7 +343,8 @@ class DirichletSelector(BaseSelector):
         """
         source = self._open(X)
         n, d = source.shape
-        team = current_team() if self.shares(n) else ALONE
+        n_anchors = self._n_anchors(n)
+        team = ALONE if n_anchors is None else current_team()
         self._check_neighbors(n)
         batch_size = n if isinstance(self.batch_size, str) else min(n, self.batch_size or BATCH)
         size = min(self.n_init, max(1, GROUP_ROWS // batch_size))
@@ -352,10 +354,9 @@ class DirichletSelector(BaseSelector):
         if place is not None and not isinstance(self.random_state, Integral):
             drawn = saved_seeds(place.folder) or drawn
         *seeds, sampling = team.first_(torch.tensor(drawn)).tolist()
-        n_anchors = self._n_anchors(n)
         n_sampled = n if n_anchors is None else self._n_sampled(n, d, source.dtype, batch_size, n_anchors)
         method = self._graph_method(n)
-        data = self._standardize(source, n_sampled, seed=sampling, team=team if self.shares(n) else None)
+        data = self._standardize(source, n_sampled, seed=sampling, team=None if n_anchors is None else team)
         m = self._number_to_select(data)
         device = resolve_device(self.device)
         rows = Rows(torch.from_numpy(data.values).to(device), data.first, n_sampled, n, team)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .checkpoint import is_unfinished
+from .persistence import replacing
 
 __all__ = ["check_output", "check_writable", "output_folder", "write_whole"]
 
@@ -54,12 +55,8 @@ def check_writable(folder: Path) -> None:
 
 def write_whole(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` such that whoever reads it finds the old content or the new, never a part."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 @contextmanager

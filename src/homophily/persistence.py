@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from safetensors.numpy import load_file, save
 
 from ._version import __version__
 
-__all__ = ["load_estimator", "plain", "save_estimator"]
+__all__ = ["load_estimator", "plain", "replacing", "save_estimator"]
 
 FORMAT = 1
 ARRAYS, DESCRIPTION = "model.safetensors", "model.json"
@@ -43,6 +46,17 @@ def save_estimator(estimator: Any, folder: Path) -> Path:
     (folder / ARRAYS).write_bytes(save(arrays))
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
     return folder
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a draft to write; it takes the place of ``path`` if nothing went wrong, so that no reader finds a part."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def load_estimator(cls: type, folder: Path) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
+
+from .wording import listing, not_numeric
 
 __all__ = ["ArrayRows", "NpyRows", "ParquetRows", "RowSource", "is_on_disk", "open_rows"]
 
@@ -78,20 +81,14 @@ class ParquetRows:
         self.path = Path(path)
         self.file = pq.ParquetFile(self.path)
         schema = self.file.schema_arrow
-        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        twice = [name for name, count in Counter(schema.names).items() if count > 1]
         if twice:
-            raise ValueError(
-                f"{self.path.name} has several columns named {', '.join(twice[:8])}; names must be unique."
-            )
+            raise ValueError(f"{self.path.name} has several columns named {listing(twice)}; names must be unique.")
         aside = {*leave_out, *index_columns(schema)}
         fields = [field for field in schema if field.name not in aside]
-        wrong = [f"{field.name!r} ({field.type})" for field in fields if not _is_numeric(field.type)]
+        wrong = [(field.name, field.type) for field in fields if not _is_numeric(field.type)]
         if wrong:
-            shown = ", ".join(wrong[:8]) + (f" and {len(wrong) - 8} more" if len(wrong) > 8 else "")
-            raise ValueError(
-                f"{len(wrong)} of {len(fields)} columns are not numeric: {shown}. Encode them as numbers or leave them "
-                "out (in the command line: --label-column, --index-column, --drop)."
-            )
+            raise ValueError(not_numeric(wrong, len(fields)))
         self.names: list[str] | None = [field.name for field in fields]
         self.shape = self.file.metadata.num_rows, len(fields)
         single = all(pa.types.is_float32(f.type) or pa.types.is_float16(f.type) for f in fields)
@@ -129,18 +126,20 @@ class ParquetRows:
 
 
 def is_on_disk(X: Any) -> bool:
-    """Whether ``X`` is a path or a whole memory map: what :func:`open_rows` takes.
+    """Whether ``X`` is a path, a whole memory map, or rows of either: what :func:`open_rows` takes.
 
     A part of a map does not know where in the file it begins, a map of mode "c" may differ from its file, and one of a
     temporary file has no name: these are arrays like any other.
     """
     if isinstance(X, np.memmap):
         return isinstance(X.base, mmap.mmap) and X.mode != "c" and X.filename is not None
-    return isinstance(X, (str, os.PathLike))
+    return isinstance(X, str | os.PathLike | NpyRows | ParquetRows)
 
 
-def open_rows(X: str | os.PathLike | np.memmap) -> NpyRows | ParquetRows:
+def open_rows(X: str | os.PathLike | np.memmap | NpyRows | ParquetRows) -> NpyRows | ParquetRows:
     """The rows of a ``.npy`` or ``.parquet`` file or of a memory map, none of them read yet."""
+    if isinstance(X, NpyRows | ParquetRows):
+        return X
     if isinstance(X, np.memmap):
         return NpyRows(X)
     path = Path(X)

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import _fit_context
 
-from ..base import BaseSelector, listing
+from ..base import BaseSelector
 from ..progress import StepCallback, Steps, step_progress
+from ..wording import listing
 
 __all__ = ["DECADES", "Baseline", "best"]
 
