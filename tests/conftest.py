@@ -4,11 +4,10 @@ import os
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before SciPy is imported: scikit-learn then skips none of its checks
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+from homophily.datasets import DatasetNotFoundError, load
 
 # Timings belong in benchmarks: a loaded machine must not fail a test. Same draws every run.
 settings.register_profile("homophily", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -22,11 +21,10 @@ def real_data():
     if not folder:
         pytest.skip("HOMOPHILY_DATA is not set: it names the folder with the real data sets")
 
-    def load(name):
-        path = Path(folder) / f"{name}.npz"
-        if not path.is_file():
-            pytest.skip(f"{path.name} is not in HOMOPHILY_DATA")
-        with np.load(path) as file:
-            return file["X"].astype(float), file["y"].ravel()
+    def load_or_skip(name):
+        try:
+            return load(name, data_dir=folder)
+        except DatasetNotFoundError as error:
+            pytest.skip(str(error))
 
-    return load
+    return load_or_skip

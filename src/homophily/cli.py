@@ -5,21 +5,18 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from ._version import __version__
+from .cli_common import INTERRUPTED, user_errors
+from .cli_datasets import datasets
 
 __all__ = ["app", "main"]
 
-USER_ERROR, WORKER_LOST, INTERRUPTED = 2, 3, 130
 FILES, TRAINING, JUDGING = "Files", "Training", "Judging"
 
 app = typer.Typer(
@@ -30,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(datasets, name="datasets")
 
 
 class Method(StrEnum):
@@ -213,7 +211,7 @@ def select(
     """
     if jobs == 0:
         raise typer.BadParameter("0 threads cannot do anything; give a number of threads, or -1 for all.")
-    with _user_errors(debug):
+    with user_errors(debug):
         from .commands import run_select
 
         given = {
@@ -302,7 +300,7 @@ def compare(
     """
     if jobs == 0:
         raise typer.BadParameter("0 processes cannot do anything; give a number of processes, or -1 for one a core.")
-    with _user_errors(debug, "what is finished is kept, the same command goes on from there"):
+    with user_errors(debug, "what is finished is kept, the same command goes on from there"):
         ms = _counts(m)
         from .compare import run_compare
         from .methods import METHODS
@@ -354,43 +352,6 @@ def _parameter(text: str) -> tuple[str, Any]:
         except ValueError:
             pass
     return name, value
-
-
-@contextmanager
-def _user_errors(debug: bool, stopped: str = "nothing was written") -> Iterator[None]:
-    """Turn a user's mistake into one line and exit code 2."""
-    try:
-        yield
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        if debug:
-            raise
-        _stderr().print(f"[red]Error:[/] {escape(_in_options(str(error)))}")
-        raise typer.Exit(USER_ERROR) from error
-    except RuntimeError as error:
-        if debug or type(error).__name__ != "WorkerLostError":  # by name: torch is not imported here
-            raise
-        _stderr().print(f"[red]Error:[/] {escape(str(error))}")
-        raise typer.Exit(WORKER_LOST) from error
-    except KeyboardInterrupt:
-        _stderr().print(f"Stopped; {stopped}.")
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _in_options(message: str) -> str:
-    """Speak of options where the library speaks of its parameters."""
-    for parameter, option in (
-        ("n_features_to_select=", "-m "),
-        ("n_neighbors=", "-k "),
-        ("n_anchors=", "--n-anchors "),
-        ("final_graph=", "--final-graph "),
-        ("test_size=", "--test-size "),
-    ):
-        message = message.replace(parameter, option)
-    return message
-
-
-def _stderr() -> Console:
-    return Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def main() -> None:

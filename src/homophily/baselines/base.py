@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import _fit_context
 
 from ..base import BaseSelector
+from ..datasets import paper_dataset
 from ..progress import StepCallback, Steps, step_progress
-from ..wording import listing
 
 __all__ = ["DECADES", "Baseline", "best"]
 
@@ -39,7 +39,7 @@ class Baseline(BaseSelector):
     """What the paper, or the public code that it runs, sets on every data set where that is not our default."""
 
     dataset_params: ClassVar[dict[str, dict[str, Any]]] = {}
-    """What the paper sets on single data sets."""
+    """What the paper sets on single data sets, by their names in ``PAPER_DATASETS``."""
 
     nested: ClassVar[bool] = True
 
@@ -52,10 +52,7 @@ class Baseline(BaseSelector):
         """
         params = dict(cls.paper_params)
         if dataset is not None:
-            own = {_plain(name): values for name, values in cls.dataset_params.items()}
-            if _plain(dataset) not in map(_plain, PAPER_DATASETS):
-                raise ValueError(f"dataset={dataset!r} is none of the paper's: {listing(PAPER_DATASETS, 12)}.")
-            params |= own.get(_plain(dataset), {})
+            params |= cls.dataset_params.get(paper_dataset(dataset).name, {})
         return cls(n_features_to_select, **{**params, **others})
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -89,14 +86,3 @@ class Baseline(BaseSelector):
 def best(scores: np.ndarray, m: int) -> np.ndarray:
     """The ``m`` columns with the largest ``scores``, of equal ones the first; (m,)."""
     return np.argsort(-scores, kind="stable")[:m]
-
-
-TEXT_AND_PLANTED = ("PCMAC", "Madelon")
-IMAGES = ("COIL-20", "Yale", "PIX10", "Jaffe", "warpPIE10P")
-BIOLOGY = ("GLIOMA", "LUNG", "PROSTATE", "SRBCT", "SMK")
-PAPER_DATASETS = (*TEXT_AND_PLANTED, *IMAGES, *BIOLOGY)
-
-
-def _plain(name: str) -> str:
-    """Spellings of a data set's name that mean the same: COIL20, COIL-20, coil_20."""
-    return "".join(c for c in name.casefold() if c.isalnum())

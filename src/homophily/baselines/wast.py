@@ -12,14 +12,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..base import BaseSelector
+from ..datasets import PAPER_DATASETS
 from ..progress import Steps
 from ..runtime import on_device, one_thread
 from .autoencoder import batches, check_finite
-from .base import BIOLOGY, IMAGES, TEXT_AND_PLANTED, Baseline, best
+from .base import Baseline, best
 
 __all__ = ["WAST"]
 
 INIT_STD = 0.01  # of the weights: with larger ones the importance is the luck of the draw
+ATTENTION = {"text": 0.9, "artificial": 0.9, "image": 0.4, "biology": 0.1}  # the paper's, by kind of data
 
 
 class WAST(Baseline):
@@ -101,9 +103,7 @@ class WAST(Baseline):
     }
     paper_params: ClassVar[dict[str, Any]] = {"batch_size": 128}
     dataset_params: ClassVar[dict[str, dict[str, Any]]] = {
-        **{name: {"attention": 0.9} for name in TEXT_AND_PLANTED},
-        **{name: {"attention": 0.4} for name in IMAGES},
-        **{name: {"attention": 0.1} for name in BIOLOGY},
+        **{name: {"attention": ATTENTION[data.kind]} for name, data in PAPER_DATASETS.items()},
         "SMK": {"attention": 0.01, "learning_rate": 0.01},
     }
     score_meaning: ClassVar[str] = "importance that the column had while the autoencoder was trained"
