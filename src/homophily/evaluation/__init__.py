@@ -1,7 +1,9 @@
 """How good a selection is: three tasks, many methods on many splits, and a store that loses nothing finished."""
 
 from .comparison import Cell, Comparison, summary
+from .paper import paper_ablation, paper_table
 from .store import RunStore
+from .tables import best_over_m, rankings
 from .tasks import (
     aligned_accuracy,
     classification_accuracy,
@@ -15,8 +17,12 @@ __all__ = [
     "Comparison",
     "RunStore",
     "aligned_accuracy",
+    "best_over_m",
     "classification_accuracy",
     "clustering_accuracy",
+    "paper_ablation",
+    "paper_table",
+    "rankings",
     "reconstruction_rmse",
     "standardize_by_training",
     "summary",
