@@ -15,11 +15,8 @@ stopped run goes on.
 """
 
 import argparse
-import os
-import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from homophily import DirichletSelector
@@ -34,6 +31,7 @@ from homophily.baselines import (
     LaplacianScore,
     RandomSelector,
 )
+from homophily.datasets import load
 from homophily.evaluation import Comparison, RunStore, summary
 
 SIZES = {"GLIOMA": 50, "Yale": 50, "Madelon": 20}
@@ -41,7 +39,6 @@ SIZES = {"GLIOMA": 50, "Yale": 50, "Madelon": 20}
 
 def selectors(dataset):
     """The methods under the names that the table shows."""
-    own = DUFS.dataset_params.get(dataset, {})
     return {
         "dirichlet": DirichletSelector(),
         "LS": LaplacianScore(),
@@ -49,26 +46,17 @@ def selectors(dataset):
         "RSR, λ = 1000": RSR(reg=1000),
         "UDFS": UDFS(),
         "CAE": ConcreteAutoencoder(),
-        "DUFS": DUFS(**own),
-        "WAST": WAST(**WAST.dataset_params[dataset]),
+        "DUFS": DUFS.for_dataset(dataset),
+        "WAST": WAST.for_dataset(dataset),
         "AEFS": AEFS(),
         "random": RandomSelector(),
         "AllFea": AllFeatures(),
     }
 
 
-def load(folder, name):
-    """Data and labels."""
-    path = Path(folder) / f"{name}.npz"
-    if not path.is_file():
-        sys.exit(f"{path} not found: set HOMOPHILY_DATA to the folder that holds {path.name}.")
-    with np.load(path) as file:
-        return file["X"].astype(float), file["y"].ravel()
-
-
 def measure(name, methods, store, arguments):
     """Rows of the table for one data set."""
-    X, y = load(os.environ.get("HOMOPHILY_DATA", ""), name)
+    X, y = load(name)
     chosen = selectors(name)
     if methods:
         chosen = {method: selector for method, selector in chosen.items() if method.lower() in methods}

@@ -10,8 +10,6 @@ default, the useful columns found by its two halves: training without the exchan
 
 import argparse
 import json
-import os
-import sys
 import time
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
 from homophily import DirichletSelector
+from homophily.datasets import load
 
 USEFUL = {28, 48, 64, 105, 128, 153, 241, 281, 318, 336, 338, 378, 433, 442, 451, 453, 455, 472, 475, 493}
 
@@ -35,11 +34,7 @@ def main():
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    path = Path(os.environ.get("HOMOPHILY_DATA", "")) / "Madelon.npz"
-    if not path.is_file():
-        sys.exit(f"{path} not found: set HOMOPHILY_DATA to the folder that holds Madelon.npz.")
-    with np.load(path) as file:
-        X, y = file["X"].astype(float), file["y"].ravel()
+    X, y = load("Madelon")
     rows = []
     for split in range(arguments.splits):
         train, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=split)

@@ -10,8 +10,6 @@ ratio says how many times longer a method takes than ``DirichletSelector``.
 
 import argparse
 import json
-import os
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -23,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from homophily import DirichletSelector
 from homophily.baselines import AEFS, DUFS, WAST, ConcreteAutoencoder
+from homophily.datasets import load
 
 SIZES = {"GLIOMA": 50, "Yale": 50, "Madelon": 20}
 
@@ -49,11 +48,7 @@ def main():
     warnings.simplefilter("ignore")  # what methods say of their results is not the subject here
     figures = {}
     for dataset in arguments.datasets:
-        path = Path(os.environ.get("HOMOPHILY_DATA", "")) / f"{dataset}.npz"
-        if not path.is_file():
-            sys.exit(f"{path} not found: set HOMOPHILY_DATA to the folder that holds {path.name}.")
-        with np.load(path) as file:
-            X = file["X"].astype(float)
+        X, _ = load(dataset)
         seconds = {}
         with threadpool_limits(1):
             DirichletSelector(2, max_iter=2, random_state=0).fit(X[:, :20])  # torch's start-up is nobody's

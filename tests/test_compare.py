@@ -155,7 +155,7 @@ def test_warnings_come_once_a_method_below_the_table(csv, monkeypatch):
 def test_folders_of_the_user_are_refused(csv):
     (csv.parent / "out").mkdir()
     (csv.parent / "out" / "thesis.tex").write_text("years of work")
-    assert "holds no comparison (runs.sqlite) to go on with" in compare(csv, code=2).output
+    assert "holds no results (runs.sqlite) to go on with" in compare(csv, code=2).output
     (csv.parent / "out" / "runs.sqlite").write_text("a file that only has that name " * 99)
     assert "is no store of results" in compare(csv, code=2).output
     assert {path.name for path in (csv.parent / "out").iterdir()} == {"thesis.tex", "runs.sqlite"}

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.cluster import SpectralClustering
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -23,11 +24,13 @@ from homophily.evaluation import (
     aligned_accuracy,
     classification_accuracy,
     clustering_accuracy,
+    measuring,
     reconstruction_rmse,
+    spectral_clustering_accuracy,
     standardize_by_training,
     summary,
+    tasks,
 )
-from homophily.evaluation import comparison as comparison_module
 from homophily.io import InputError
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -120,6 +123,123 @@ def test_hidden_layer_is_bounded():
     assert scores[0] == scores[1] != scores[2]
 
 
+def test_a_bound_on_updates_is_a_number_of_passes():
+    X = np.random.RandomState(0).normal(size=(60, 6))
+
+    def score(**options):
+        return reconstruction_rmse(X[:40], X[40:], [1, 4], random_state=0, **options)
+
+    # 40 rows in batches of 16: three updates a pass, and the pass in which the bound is met is ended.
+    passes = {n: score(n_epochs=n) for n in (0, 1, 2, 7)}
+    assert len(set(passes.values())) == 4
+    for bound, n in {0: 0, 1: 1, 3: 1, 4: 2, 6: 2, 21: 7}.items():
+        assert score(max_updates=bound) == passes[n]
+    assert score(n_epochs=2, max_updates=1000) == passes[2]  # not more than without
+
+
+@pytest.mark.parametrize(("chosen", "hidden"), [([1, 4], 3), ([3], 1), ([0, 1, 2, 3, 4, 5], 6)])
+def test_reconstruction_against_a_network_written_out(chosen, hidden):
+    """One hidden layer of 3m/2 ReLUs, or d, and Adam from its paper, on the same initial weights and batches."""
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(75, 6)) @ rng.normal(size=(6, 6))
+    mean, std = X[:50].mean(0), X[:50].std(0)
+    train, test = (X[:50] - mean) / std, (X[50:] - mean) / std
+    generator = torch.Generator().manual_seed(int(np.random.RandomState(3).randint(2**31 - 1)))
+
+    def uniform(*shape, n_in):
+        return ((torch.rand(shape, generator=generator) * 2 - 1) / n_in**0.5).double().numpy()
+
+    m, d = len(chosen), 6
+    weights = [uniform(hidden, m, n_in=m), uniform(hidden, n_in=m), uniform(d, hidden, n_in=hidden)]
+    weights.append(uniform(d, n_in=hidden))
+    first, second = ([np.zeros_like(w) for w in weights] for _ in range(2))
+    t = 0
+    for _ in range(6):
+        order = torch.randperm(50, generator=generator).numpy()
+        for rows in (order[:16], order[16:32], order[32:48], order[48:]):
+            W, b, V, c = weights
+            inside = train[rows][:, chosen] @ W.T + b
+            relu = np.maximum(inside, 0)
+            slope = 2 * (relu @ V.T + c - train[rows]) / (len(rows) * d)  # of the mean square error
+            back = slope @ V * (inside > 0)
+            gradients = [back.T @ train[rows][:, chosen], back.sum(0), slope.T @ relu, slope.sum(0)]
+            t += 1
+            for i, g in enumerate(gradients):
+                first[i] = 0.9 * first[i] + 0.1 * g
+                second[i] = 0.999 * second[i] + 0.001 * g**2
+                step = first[i] / (1 - 0.9**t) / (np.sqrt(second[i] / (1 - 0.999**t)) + 1e-8)
+                weights[i] = weights[i] - 0.02 * step
+    W, b, V, c = weights
+    error = np.maximum(test[:, chosen] @ W.T + b, 0) @ V.T + c - test
+    found = reconstruction_rmse(X[:50], X[50:], chosen, n_epochs=6, learning_rate=0.02, random_state=3)
+    assert found == pytest.approx(np.sqrt((error**2).sum() / (25 * d)), rel=1e-4)
+
+
+@pytest.fixture(params=["dense", "arpack"])
+def solver(request, monkeypatch):
+    """Both ways to find eigenvectors, that of many rows with few."""
+    if request.param == "arpack":
+        monkeypatch.setattr(tasks, "DENSE_ROWS", 5)
+
+
+def blocks(*sizes):
+    return np.kron(np.eye(len(sizes)), np.ones((max(sizes), max(sizes))))[
+        np.ix_(*[[max(sizes) * i + j for i, size in enumerate(sizes) for j in range(size)]] * 2)
+    ]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.csr_matrix])
+def test_blocks_of_a_graph_are_its_clusters(solver, kind):
+    S, y = blocks(9, 6, 12), np.repeat(["a", "b", "c"], [9, 6, 12])
+    order = np.random.RandomState(0).permutation(27)
+    S, y = S[np.ix_(order, order)], y[order]
+    assert spectral_clustering_accuracy(kind(S), y, random_state=0) == 1
+    assert spectral_clustering_accuracy(kind(np.triu(S)), y, random_state=0) == 1  # symmetrised
+    swapped = np.where(y == "b", "c", y)  # two classes in three blocks: the smaller of them is lost
+    assert spectral_clustering_accuracy(kind(S), swapped, n_clusters=3, random_state=0) == pytest.approx(21 / 27)
+
+
+def test_spectral_clusters_are_those_of_scikit_learn(solver):
+    X, classes = make_blobs(60, centers=3, cluster_std=1.5, random_state=1)
+    S = np.exp(-np.square(X[:, None] - X[None]).sum(2) / 8)
+    partition = SpectralClustering(3, affinity="precomputed", assign_labels="kmeans", random_state=0).fit_predict(S)
+    assert 0.8 < aligned_accuracy(classes, partition) < 1  # not as easy as blocks
+    assert spectral_clustering_accuracy(S, partition, random_state=0) == 1
+    found = spectral_clustering_accuracy(S, classes, random_state=0)
+    assert found == pytest.approx(aligned_accuracy(classes, partition))
+
+
+def test_both_solvers_span_the_same_space(monkeypatch):
+    rng = np.random.RandomState(0)
+    S = rng.uniform(size=(40, 40)) * (rng.uniform(size=(40, 40)) < 0.3)
+    S = S + S.T
+    dense = tasks._spectral_embedding(S, 4)
+    np.testing.assert_allclose(np.linalg.norm(dense, axis=1), 1)
+    monkeypatch.setattr(tasks, "DENSE_ROWS", 5)
+    for graph in (S, sp.csr_array(S)):
+        found = tasks._spectral_embedding(graph, 4)
+        np.testing.assert_allclose(found @ found.T, dense @ dense.T, atol=1e-8)  # whatever the basis
+
+
+def test_isolated_rows_and_empty_graphs(solver):
+    S, y = blocks(6, 8), np.repeat([0, 1], [6, 8])
+    S[0] = S[:, 0] = 0
+    S[3, 4:] = 1e-320  # underflows
+    for kind in (np.asarray, sp.csr_array):
+        assert spectral_clustering_accuracy(kind(S), y, random_state=0) >= 13 / 14
+        # Without an edge all rows are alike: one cluster.
+        assert spectral_clustering_accuracy(kind(np.zeros((14, 14))), y, random_state=0) == pytest.approx(8 / 14)
+
+
+def test_spectral_clustering_is_seeded(solver):
+    rng = np.random.RandomState(0)
+    S, y = rng.uniform(size=(60, 60)) ** 8, rng.randint(12, size=60)
+    scores = [spectral_clustering_accuracy(S, y, n_repeats=1, random_state=seed) for seed in (0, 0, 1, 2, 3, 4)]
+    assert scores[0] == scores[1]
+    assert len(set(scores)) > 1
+    assert spectral_clustering_accuracy(sp.csr_array(S), y, n_repeats=1, random_state=0) == scores[0]
+
+
 def test_standardize_by_training_agrees_with_scikit_learn():
     rng = np.random.RandomState(0)
     X = rng.normal(3, 5, size=(50, 4))
@@ -139,8 +259,8 @@ def quick(monkeypatch):
     """Judge with less effort: what the tasks find does not matter to the engine."""
     less = {"reconstruction_rmse": {"n_epochs": 2}, "clustering_accuracy": {"n_repeats": 2, "n_init": 2}}
     for task, options in less.items():
-        whole = getattr(comparison_module, task)
-        monkeypatch.setattr(comparison_module, task, functools.partial(whole, **options))
+        whole = getattr(measuring, task)
+        monkeypatch.setattr(measuring, task, functools.partial(whole, **options))
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +332,7 @@ def test_selectors_see_the_training_rows_only(data, quick, monkeypatch):
     list(comparison.run())
     assert len(seen) == 2  # one fit a split serves both m
     for split, rows in enumerate(seen):
-        train, test = comparison._rows(split)
+        train, test = comparison.judge.rows(50, split)
         assert sorted([*train, *test]) == list(range(len(data[0])))
         np.testing.assert_array_equal(rows, data[0][train])
 
@@ -338,7 +458,7 @@ def test_stratified_splits_hold_all_classes(data):
     X, _ = data
     y = np.array([0] * 45 + [1] * 5)
     comparison = compare((X, y), stratify=True, splits=5)
-    assert all(y[comparison._rows(split)[1]].sum() == 1 for split in range(5))
+    assert all(y[comparison.judge.rows(50, split)[1]].sum() == 1 for split in range(5))
 
 
 # --- the summary -----------------------------------------------------------------------------------------------------
@@ -346,7 +466,8 @@ def test_stratified_splits_hold_all_classes(data):
 
 def finished(method, m, split, draw, accuracy, reconstruction=1.0):
     features = range(9 if m is None else m)
-    return Cell(method, m, split, draw, 2.0, accuracy, 0.5, reconstruction, features)
+    scores = {"accuracy": accuracy, "clustering": 0.5, "reconstruction": reconstruction}
+    return Cell(method, m, split, draw, seconds=2.0, features=features, **scores)
 
 
 def test_summary_against_a_hand_computation():

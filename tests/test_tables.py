@@ -1,8 +1,5 @@
 """The paper's numbers, and the tables that set ours beside them."""
 
-import csv
-import io
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -125,7 +122,7 @@ def test_the_paper_as_our_result_shows_the_printed_ranks_on_both_sides():
         assert column(table, "avg. rank", "ours") == column(table, "avg. rank", "paper") == ranks
         counts = [str(count) for count in PRINTED_TOP_1[task]]
         assert column(table, "top-1", "ours") == column(table, "top-1", "paper") == counts
-        assert all(set(column(table, name, "diff")) == {"+0.00"} for name in paper_table()["dataset"])
+        assert all(set(column(table, name, "diff")) == {"0.00"} for name in paper_table()["dataset"])
 
 
 # --- from all m to the best ------------------------------------------------------------------------------------------
@@ -290,8 +287,7 @@ def test_our_own_data_and_methods_need_no_paper():
     (table,) = task_tables(own)
     assert (table.header, table.rows) == (["method", "ours"], [["new", "0.500 (5)"]])
     assert table.notes == [
-        "ours: mean ± standard deviation over 1 split, at the number of features in brackets, where the mean is best; "
-        "lower is better."
+        "ours: one split, at the number of features in brackets, where that is best on the test rows; lower is better."
     ]
 
 
@@ -355,7 +351,7 @@ def test_bold_are_the_best_of_our_values_and_of_the_papers():
         *("**0.712 ±0.05 (15)**", "**0.709 ±0.04 (20)**", "**0.90 (20)**"),  # both are 0.71
         *("**0.800 ±0.06 (300)**", "**0.81 (300)**", "**0.410 ±0.06 (50)**"),
     }
-    assert "Bold: the best of a column at 2 digits." in markdown
+    assert "Bold: the best at 2 digits." in markdown
     assert "Bold" not in table.to_text()
     assert table.to_latex().count(r"\textbf{") == 6
 
@@ -389,13 +385,6 @@ def test_latex_has_as_many_cells_in_every_row_of_a_block():
         assert {line.count("&") + 1 for line in body} == {columns}
 
 
-def test_csv_is_read_back():
-    (table,) = task_tables(RESULT)
-    header, *rows = csv.reader(io.StringIO(table.to_csv()))
-    assert header[:3] == ["method", "Madelon ours", "Madelon paper"]
-    assert rows == table.rows
-
-
 def test_the_order_of_results_of_one_method_changes_no_byte():
     table = long(
         *[
@@ -407,7 +396,32 @@ def test_the_order_of_results_of_one_method_changes_no_byte():
     )
     order = ["ls", "rsr"]
     first, second = (
-        [t.to_text() + t.to_markdown() + t.to_latex() + t.to_csv() for t in task_tables(best_over_m(rows), order=order)]
+        [t.to_text() + t.to_markdown() + t.to_latex() for t in task_tables(best_over_m(rows), order=order)]
         for rows in (table, table.sample(frac=1, random_state=0))
     )
     assert first == second
+
+
+def test_a_page_has_data_sets_as_rows():
+    table = ResultTable(
+        "Accuracy",
+        ["method", "ours", "paper", "diff", "ours"],
+        [["LS", "0.5 (2)", "0.6 (3)", "-0.10", "0.7"], ["Random", "0.8 (2)", "", "", "0.4"]],
+        ["ours: mean.", "paper: Table 2; diff: ours − paper."],
+        groups=["", "Yale", "Yale", "Yale", "Own"],
+        best=frozenset({(1, 1), (0, 2), (0, 4)}),
+    )
+    turned = table.turned()
+    assert turned.header == ["", "LS", "Random"]
+    assert turned.rows == [["Yale", "0.5 (2) [0.6 (3)]", "0.8 (2)"], ["Own", "0.7", "0.4"]]
+    assert turned.best == {(0, 2), (1, 1)}  # the best of ours
+    assert turned.notes == ["ours: mean.", "In square brackets: Table 2."]
+    plain = ResultTable("Other", ["a", "b"], [["1", "2"]])
+    assert plain.turned() is plain
+
+
+def test_no_data_set_with_all_methods_leaves_the_ranks_blank():
+    rows = [("Yale", "ls", 5, "classification", 0.5, 0.1, 2), ("Jaffe", "rsr", 5, "classification", 0.6, 0.1, 2)]
+    (table,) = task_tables(best_over_m(long(*rows)))
+    assert column(table, "Yale", "ours") == ["0.500 ±0.10 (5)", ""]
+    assert "avg. rank" not in table.groups

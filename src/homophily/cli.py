@@ -12,8 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from ._version import __version__
-from .cli_common import INTERRUPTED, user_errors
+from .cli_common import INTERRUPTED, counts, names, user_errors
 from .cli_datasets import datasets
+from .cli_reproduce import reproduce
+from .cli_runs import runs
 
 __all__ = ["app", "main"]
 
@@ -27,7 +29,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(datasets, name="datasets")
 
 
 class Method(StrEnum):
@@ -301,13 +302,13 @@ def compare(
     if jobs == 0:
         raise typer.BadParameter("0 processes cannot do anything; give a number of processes, or -1 for one a core.")
     with user_errors(debug, "what is finished is kept, the same command goes on from there"):
-        ms = _counts(m)
+        ms = counts(m)
         from .compare import run_compare
         from .methods import METHODS
 
         interrupted = run_compare(
             data,
-            methods=list(METHODS) if methods is None else _parts(methods),
+            methods=names(methods, "--methods") or list(METHODS),
             ms=ms,
             settings={
                 "splits": splits,
@@ -326,16 +327,9 @@ def compare(
         raise typer.Exit(INTERRUPTED)
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _counts(text: str) -> list[int]:
-    """The numbers of ``25,50``."""
-    parts = _parts(text)
-    if not parts or not all(part.isascii() and part.isdigit() and int(part) for part in parts):
-        raise ValueError(f"-m {text!r}: expected numbers of features separated by commas, such as 25,50.")
-    return [int(part) for part in parts]
+app.command()(reproduce)
+app.add_typer(runs, name="runs")
+app.add_typer(datasets, name="datasets")
 
 
 def _parameter(text: str) -> tuple[str, Any]:

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-__all__ = ["INTERRUPTED", "USER_ERROR", "WORKER_LOST", "stderr", "user_errors"]
+__all__ = ["FAILED", "INTERRUPTED", "USER_ERROR", "WORKER_LOST", "counts", "parts", "stderr", "user_errors"]
 
-USER_ERROR, WORKER_LOST, INTERRUPTED = 2, 3, 130
+FAILED, USER_ERROR, WORKER_LOST, INTERRUPTED = 1, 2, 3, 130
 
 
 @contextmanager
@@ -32,6 +32,29 @@ def user_errors(debug: bool, stopped: str = "nothing was written") -> Iterator[N
     except KeyboardInterrupt:
         stderr().print(f"Stopped; {stopped}.")
         raise typer.Exit(INTERRUPTED) from None
+
+
+def parts(text: str) -> list[str]:
+    """What commas separate."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def names(text: str | None, option: str) -> list[str] | None:
+    """What commas separate in the value of an option, if it was given."""
+    if text is None:
+        return None
+    found = parts(text)
+    if not found:
+        raise ValueError(f"{option} {text!r}: expected names separated by commas.")
+    return found
+
+
+def counts(text: str) -> list[int]:
+    """The numbers of ``25,50``."""
+    numbers = parts(text)
+    if not numbers or not all(number.isascii() and number.isdigit() and int(number) for number in numbers):
+        raise ValueError(f"-m {text!r}: expected numbers of features separated by commas, such as 25,50.")
+    return [int(number) for number in numbers]
 
 
 def _in_options(message: str) -> str:

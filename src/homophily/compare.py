@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,20 +11,22 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table as Grid
 
 from .commands import command_line
 from .evaluation import Cell, Comparison, RunStore, summary
-from .evaluation.comparison import RANDOM
+from .evaluation.cell import RANDOM
+from .evaluation.comparison import run_all
+from .evaluation.running import Backend
 from .io import read_table
-from .output import check_writable, write_whole
+from .output import STORE, check_store_folder, write_whole
+from .run_progress import follow
+from .wording import counted
 
 __all__ = ["run_compare"]
 
-STORE = "runs.sqlite"
 RESULTS = ("comparison.csv", "cells.csv", "comparison.md")
+NOT_SHOWN = ("params", "tuning", "spectral", "distinct")  # fields of a cell that a comparison does not use
 
 
 def run_compare(
@@ -61,7 +60,9 @@ def run_compare(
         As the option of the command.
     """
     out = Console(soft_wrap=True, highlight=False, quiet=quiet)
-    _check_folder(folder, data)
+    check_store_folder(folder)
+    if data.resolve() in ((folder / name).resolve() for name in RESULTS):
+        raise FileExistsError(f"{data} lies in the output folder and would be overwritten; name another with --out.")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         table = read_table(data, **columns)
@@ -77,14 +78,16 @@ def run_compare(
             total, before = len(comparison.cells), len(comparison.finished(store))
             if before:
                 out.print(f"{before} of {total} cells are done already.")
-            failed, interrupted = _run(comparison, store, n_jobs, before, show=not quiet and sys.stderr.isatty())
+            failed, interrupted = follow(
+                lambda on_start: run_all([comparison], store, Backend(n_jobs), on_start), total, before, quiet=quiet
+            )
             cells = comparison.finished(store)
-            others = sum(1 for _ in store.items()) - len(cells)
+            others = len(store.keys()) - len(cells)
     done = len(cells)
-    cells += failed
+    cells += [cell for _, cell in failed]
     notes = [*_failures(cells), *_warnings(cells)]
     if others:
-        notes.append(f"{STORE} also keeps {_count(others, 'result')} of other data or settings, not shown here.")
+        notes.append(f"{STORE} also keeps {counted(others, 'result')} of other data or settings, not shown here.")
     if not interrupted:  # joblib would complain about what was cut short
         notes += dict.fromkeys(str(w.message) for w in caught)
     _write_and_show(out, folder, data, comparison, cells, notes)
@@ -93,84 +96,13 @@ def run_compare(
     return interrupted
 
 
-def _check_folder(folder: Path, data: Path) -> None:
-    """Raise unless ``folder`` is empty or holds an earlier comparison, and ``data`` is safe from it."""
-    check_writable(folder)
-    if not folder.is_dir() or not any(folder.iterdir()):
-        return
-    if not (folder / STORE).is_file():
-        raise FileExistsError(
-            f"The output folder {folder} is not empty and holds no comparison ({STORE}) to go on with. Name another "
-            "with --out."
-        )
-    if data.resolve() in ((folder / name).resolve() for name in RESULTS):
-        raise FileExistsError(f"{data} lies in the output folder and would be overwritten; name another with --out.")
-
-
-def _run(comparison: Comparison, store: RunStore, n_jobs: int, before: int, *, show: bool) -> tuple[list[Cell], bool]:
-    """Do what is left; the cells that failed, and whether Ctrl-C ended it."""
-    failed = []
-    with _progress(len(comparison.cells), before, show=show) as progress:
-        try:
-            with closing(comparison.run(store, n_jobs=n_jobs, on_start=progress.started)) as cells:
-                for cell in cells:
-                    progress.finished(cell)
-                    if cell.failed is not None:
-                        failed.append(cell)
-        except KeyboardInterrupt:
-            return failed, True
-    return failed, False
-
-
-class _Running:
-    """Moves the bar, and says beside it what is being done."""
-
-    def __init__(self, bar: Bar, total: int, done: int) -> None:
-        self.bar = bar
-        self.task = bar.add_task("", total=total, completed=done, detail="starting")
-        self.fits: dict[tuple, str] = {}
-        self.lock = threading.Lock()
-
-    def started(self, cells: Sequence[Cell]) -> None:
-        with self.lock:
-            self.fits[_which(cells[0])] = f"{cells[0].method} (split {cells[0].split + 1})"
-        self._show(advance=0)
-
-    def finished(self, cell: Cell) -> None:
-        with self.lock:
-            self.fits.pop(_which(cell), None)
-        self._show(advance=1)
-
-    def _show(self, advance: int) -> None:
-        self.bar.update(self.task, advance=advance, detail=", ".join(self.fits.values()))
-
-
-def _which(cell: Cell) -> tuple:
-    return cell.method, cell.split, cell.draw
-
-
-@contextmanager
-def _progress(total: int, done: int, *, show: bool) -> Iterator[_Running]:
-    """Yield what is told of cells that start and finish; with ``show`` it draws a bar on standard error."""
-    console = Console(stderr=True)
-    columns = (
-        BarColumn(bar_width=16),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[detail]}"),
-    )
-    # A cell may take minutes, so the speed is that of the last hour.
-    with Bar(*columns, console=console, transient=True, disable=not show, speed_estimate_period=3600) as bar:
-        yield _Running(bar, total, done)
-
-
 def _write_and_show(
     out: Console, folder: Path, data: Path, comparison: Comparison, cells: list[Cell], notes: list[str]
 ) -> None:
     table = summary(cells)
     if table.empty:  # stopped too early
         return
-    labelled = comparison.y is not None
+    labelled = comparison.judge.y is not None
     n, d = comparison.X.shape
     legend = _legend(table)
     markdown = [
@@ -184,7 +116,7 @@ def _write_and_show(
             grid.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
         for line in body:
             grid.add_row(*line)
-        title = _count(m, "feature")
+        title = counted(m, "feature")
         out.print(f"\n[bold]{title}[/]\n")
         out.print(grid, soft_wrap=False)
         markdown += [f"## {title}", _markdown(header, body)]
@@ -244,7 +176,7 @@ def _failures(cells: Iterable[Cell]) -> Iterator[str]:
         if cell.failed is not None:
             splits.setdefault((cell.method, cell.failed), set()).add(cell.split)
     for (method, why), where in splits.items():
-        yield f"{method} failed on {_count(len(where), 'split')}: {why}"
+        yield f"{method} failed on {counted(len(where), 'split')}: {why}"
 
 
 def _warnings(cells: Iterable[Cell]) -> Iterator[str]:
@@ -254,18 +186,14 @@ def _warnings(cells: Iterable[Cell]) -> Iterator[str]:
         if cell.warnings:
             warned.setdefault(cell.method, []).append(cell)
     for method, own in warned.items():
-        yield f"{method}: {own[0].warnings[0]} ({_count(len({cell.split for cell in own}), 'split')})"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+        yield f"{method}: {own[0].warnings[0]} ({counted(len({cell.split for cell in own}), 'split')})"
 
 
 def _as_frame(cells: Iterable[Cell]) -> pd.DataFrame:
     """``cells.csv``: one row a cell."""
     return pd.DataFrame(
         {
-            **asdict(cell),
+            **{name: value for name, value in asdict(cell).items() if name not in NOT_SHOWN},
             "m": len(cell.features) if cell.m is None else cell.m,
             "features": " ".join(map(str, cell.features)),
             "warnings": " | ".join(cell.warnings),

@@ -12,10 +12,11 @@ from pathlib import Path
 from .checkpoint import is_unfinished
 from .persistence import replacing
 
-__all__ = ["check_output", "check_writable", "output_folder", "write_whole"]
+__all__ = ["STORE", "check_output", "check_store_folder", "check_writable", "output_folder", "write_whole"]
 
 # What a run writes, so what --overwrite may remove.
 RESULTS = ("selected.csv", "reduced.*", "graph.npz", "history.csv", "model", "report.html")
+STORE = "runs.sqlite"  # what compare and reproduce keep their finished cells in
 CHECKPOINT = "checkpoint"  # folder for the state of an unfinished run
 
 
@@ -42,6 +43,16 @@ def check_output(folder: Path, data: Path, *, overwrite: bool, resume: bool = Fa
         )
     if data.resolve() in (path.resolve() for path in _results_in(folder)):
         raise FileExistsError(f"{data} lies in the output folder and would be overwritten; name another with --out.")
+
+
+def check_store_folder(folder: Path) -> None:
+    """Raise unless ``folder`` can be written to and is empty or holds a store of results to go on with."""
+    check_writable(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / STORE).is_file():
+        raise FileExistsError(
+            f"The output folder {folder} is not empty and holds no results ({STORE}) to go on with. Name another with "
+            "--out."
+        )
 
 
 def check_writable(folder: Path) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["listing", "not_numeric"]
+__all__ = ["counted", "listing", "not_numeric"]
+
+
+def counted(number: int, what: str) -> str:
+    """``1 split``, ``2 splits``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def listing(items: Any, most: int = 8) -> str:

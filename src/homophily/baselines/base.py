@@ -50,10 +50,13 @@ class Baseline(BaseSelector):
         What the paper searches is in ``param_grid``; it does not say what it found, so our default or the middle of the
         grid stands in. ``others`` are parameters of the class that override these.
         """
-        params = dict(cls.paper_params)
-        if dataset is not None:
-            params |= cls.dataset_params.get(paper_dataset(dataset).name, {})
-        return cls(n_features_to_select, **{**params, **others})
+        there = {} if dataset is None else cls.dataset_params.get(paper_dataset(dataset).name, {})
+        return cls(n_features_to_select, **{**cls.paper_params, **there, **others})
+
+    @classmethod
+    def for_dataset(cls, dataset: str, n_features_to_select: int | None = None) -> Self:
+        """Our defaults, but for what the paper sets on this data set alone."""
+        return cls(n_features_to_select, **cls.dataset_params.get(paper_dataset(dataset).name, {}))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, callback: StepCallback | None = None) -> Self:

@@ -1,18 +1,22 @@
 """How good a selection is: three tasks, many methods on many splits, and a store that loses nothing finished."""
 
-from .comparison import Cell, Comparison, summary
+from .cell import Cell
+from .comparison import PROTOCOLS, Comparison
 from .paper import paper_ablation, paper_table
 from .store import RunStore
+from .summary import summary
 from .tables import best_over_m, rankings
 from .tasks import (
     aligned_accuracy,
     classification_accuracy,
     clustering_accuracy,
     reconstruction_rmse,
+    spectral_clustering_accuracy,
     standardize_by_training,
 )
 
 __all__ = [
+    "PROTOCOLS",
     "Cell",
     "Comparison",
     "RunStore",
@@ -24,6 +28,7 @@ __all__ = [
     "paper_table",
     "rankings",
     "reconstruction_rmse",
+    "spectral_clustering_accuracy",
     "standardize_by_training",
     "summary",
 ]

@@ -1,17 +1,11 @@
-"""Many selectors on many splits of one data set, each judged by the three tasks."""
+"""Many selectors on many splits of one data set, each judged by the tasks; with tuning, if a protocol asks for it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import signal
-import threading
-import time
-import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from importlib.metadata import version
 from itertools import groupby
@@ -21,57 +15,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-import torch
-from joblib import Parallel, delayed
-from sklearn.base import clone
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_array
 
-from ..base import BaseSelector, refuse_non_finite, refuse_non_numeric
-from ..baselines import AllFeatures
+from ..base import refuse_non_finite, refuse_non_numeric
 from ..io import InputError
-from ..methods import METHODS
 from ..preprocessing import standardize
+from .cell import METRICS, RANDOM, Cell
+from .measuring import MEASURES, Judge, measure
+from .running import Backend, Job, execute
+from .selectors import described, is_nested, named_selectors, number_parameter, unknown_parameters
 from .store import RunStore
-from .tasks import (
-    classification_accuracy,
-    clustering_accuracy,
-    one_core,
-    reconstruction_rmse,
-    standardize_by_training,
-)
 
-__all__ = ["METRICS", "RANDOM", "Cell", "Comparison", "summary"]
+__all__ = ["PROTOCOLS", "Comparison", "run_all", "versions"]
 
-METRICS = ("accuracy", "clustering", "reconstruction")
-RANDOM = "random"  # the method that all others are measured against
-SPLIT, SELECT, JUDGE = range(3)  # what a seed is for
-PLACE = ("method", "m", "split", "draw")  # the fields of a cell that say which it is
-COLUMNS = [
-    *("m", "method", "n_features", "splits", "seconds"),
-    *(f"{metric}{part}" for metric in METRICS for part in ("", "_sd", "_gain", "_gain_se")),
-    *("failed_splits", "failure"),
-]
+PROTOCOLS = {
+    "default": "no parameter is tuned",
+    "nested": "parameters by accuracy on an inner split of the training rows of each split",
+    "paper": "parameters by accuracy on the test rows of one split, as the paper does; the figures are optimistic",
+}
+TUNING_SPLIT = -1
 PACKAGES = ("homophily", "numpy", "scipy", "scikit-learn", "torch")  # whose versions may change a result
-# Parameters that Comparison sets itself or that do not change the result.
-NOT_IN_KEY = {"n_features_to_select", "random_state", "verbose", "n_jobs"}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method with m features on one split: planned, finished or failed."""
-
-    method: str
-    m: int | None  # None for AllFeatures, which has no choice
-    split: int
-    draw: int = 0  # which of the random selections
-    seconds: float | None = None  # of the fit, on one core
-    accuracy: float | None = None
-    clustering: float | None = None
-    reconstruction: float | None = None
-    features: Sequence[int] = ()  # selected columns, the best first
-    warnings: Sequence[str] = ()
-    failed: str | None = None  # why
 
 
 class Comparison:
@@ -86,7 +50,8 @@ class Comparison:
     labels : array or Series (n,), optional
         Classes. Without them there is no accuracy and no clustering.
     methods : iterable of str, or dict of str to selector
-        Names of :data:`homophily.methods.METHODS`, or selectors under names of your own. ``"random"`` is always added.
+        Names of :data:`homophily.methods.METHODS`, or selectors under names of your own: whatever has ``fit(X)`` and
+        ``get_support``. ``"random"`` is added.
     ms : iterable of int
         Numbers of features.
     splits : int
@@ -101,11 +66,31 @@ class Comparison:
         Trees of the forest that classifies.
     random_draws : int
         Random selections a split, over which ``"random"`` is averaged.
+    with_random : bool
+        Whether to add ``"random"``, to which the summary takes differences.
+    protocol : {"default", "nested", "paper"}
+        How parameters are chosen. ``"default"``: not at all. ``"paper"`` (Alg. S1 and S2): for each method and m, those
+        with the best accuracy on the test rows of one further split, which then serve on all splits. ``"nested"``: for
+        each split anew, by an inner split of its training rows, so that no test row is looked at.
+    grids : dict of str to dict, optional
+        Values to try for each method, as :class:`sklearn.model_selection.ParameterGrid` takes them. By default the
+        ``param_grid`` of the selector, which is what the paper searches. A method without is not tuned.
+    tasks : iterable of str
+        What to measure: some of ``"accuracy"``, ``"clustering"``, ``"reconstruction"``, ``"spectral"`` (accuracy of
+        spectral clustering of the selector's ``graph_``) and ``"distinct"`` (features that the columns of its
+        ``logits_`` name).
+    max_updates : int, optional
+        Bound on the training of the network that reconstructs, see
+        :func:`~homophily.evaluation.reconstruction_rmse`.
+    experiment, dataset : str
+        Names under which a store keeps the results.
 
     Attributes
     ----------
     cells : list of Cell
-        What is to be done, split by split, so that a run that was stopped has about as much of each method.
+        What is to be measured, split by split, so that a run that was stopped has about as much of each method.
+    tuning_cells : list of Cell
+        What has to be measured before, to choose parameters.
 
     Examples
     --------
@@ -122,7 +107,7 @@ class Comparison:
         X: Any,
         labels: Any = None,
         *,
-        methods: Iterable[str] | Mapping[str, BaseSelector],
+        methods: Iterable[str] | Mapping[str, Any],
         ms: Iterable[int],
         splits: int = 5,
         test_size: float = 0.2,
@@ -130,87 +115,173 @@ class Comparison:
         seed: int = 0,
         n_estimators: int = 1000,
         random_draws: int = 5,
+        with_random: bool = True,
+        protocol: str = "default",
+        grids: Mapping[str, Mapping[str, Sequence[Any]]] | None = None,
+        tasks: Iterable[str] = METRICS,
+        max_updates: int | None = None,
+        experiment: str = "compare",
+        dataset: str = "",
     ) -> None:
-        self.selectors = _selectors(methods)
+        self.selectors = named_selectors(methods, with_random=with_random)
         self.ms = sorted({index(m) for m in ms})
-        self.splits, self.test_size, self.stratify, self.seed = splits, test_size, stratify, seed
-        self.n_estimators, self.random_draws = n_estimators, random_draws
+        self.splits, self.random_draws = splits, random_draws
+        self.protocol, self.experiment, self.dataset = protocol, experiment, dataset
         names = list(map(str, X.columns)) if hasattr(X, "columns") else None
         self.X = _numbers(X, names)
-        self.y: np.ndarray | None = None  # (n,)
-        if labels is not None:
-            self.y, self.n_classes = _classes(labels, self.X.shape[0])
+        y, n_classes = (None, 0) if labels is None else _classes(labels, self.X.shape[0])
+        self.judge = Judge(y, n_classes, seed, test_size, stratify, n_estimators, max_updates, tuple(tasks))
         self.fingerprint = _fingerprint(self.X, names, labels)
+        self._shared: dict[tuple, dict[str, Any]] = {}  # what the keys of many cells have in common
+        self.grids = self._checked_grids(grids)
         self._check_splits()
         self.cells = [
             Cell(method, m, split, draw)
             for split in range(splits)
             for method, selector in self.selectors.items()
             for draw in range(random_draws if method == RANDOM else 1)
-            for m in ([None] if isinstance(selector, AllFeatures) else self.ms)
+            for m in self._numbers_of(selector)
         ]
+        # By params before m, so that one fit of a nested method serves every m.
+        self.tuning_cells = [
+            Cell(method, m, split, params=params, tuning=True)
+            for split in ([TUNING_SPLIT] if protocol == "paper" else range(splits))
+            for method, grid in self.grids.items()
+            for params in grid
+            for m in self._numbers_of(self.selectors[method])
+        ]
+
+    def _numbers_of(self, selector: Any) -> Sequence[int | None]:
+        return [None] if number_parameter(selector) is None else self.ms
+
+    def _checked_grids(self, grids: Mapping[str, Mapping[str, Sequence[Any]]] | None) -> dict[str, list[tuple]]:
+        """The combinations of parameters to try for each method that is tuned."""
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(f"protocol={self.protocol!r} is none of {', '.join(PROTOCOLS)}.")
+        unknown = [task for task in self.judge.tasks if task not in MEASURES]
+        if unknown or not self.judge.tasks:
+            raise ValueError(f"tasks={self.judge.tasks}: expected some of {', '.join(MEASURES)}.")
+        if grids is None:
+            grids = {name: getattr(selector, "param_grid", {}) for name, selector in self.selectors.items()}
+        strangers = [name for name in grids if name not in self.selectors]
+        if strangers:
+            raise ValueError(f"grids has {strangers}, which are none of the methods {list(self.selectors)}.")
+        for name, grid in grids.items():
+            tried = (param for params in ParameterGrid(grid) for param in params)
+            unknown = unknown_parameters(self.selectors[name], tried)
+            if unknown:
+                raise ValueError(f"The grid of {name!r} has {', '.join(unknown)}, which are no parameters of it.")
+            fixed = {number_parameter(self.selectors[name]), "random_state"} & set(grid)
+            if fixed:
+                raise ValueError(f"The grid of {name!r} has {', '.join(map(str, fixed))}, set by ms and seed.")
+        if self.protocol == "default":
+            return {}
+        if self.judge.y is None:
+            raise InputError(f"protocol={self.protocol!r} chooses parameters by accuracy, and there are no labels.")
+        return {
+            name: [tuple(sorted(params.items())) for params in ParameterGrid(grids[name])]
+            for name in self.selectors
+            if grids.get(name)
+        }
 
     def _check_splits(self) -> None:
         if not self.ms or self.ms[0] < 1:
             raise ValueError(f"ms={self.ms}: expected numbers of features, each at least 1.")
-        if not 0 < self.test_size < 1:
-            raise ValueError(f"test_size={self.test_size} must be between 0 and 1: the fraction of rows to test on.")
-        if self.stratify and self.y is None:
+        if self.splits < 1:
+            raise ValueError(f"splits={self.splits}: at least 1 is needed.")
+        judge, n = self.judge, self.X.shape[0]
+        if not 0 < judge.test_size < 1:
+            raise ValueError(f"test_size={judge.test_size} must be between 0 and 1: the fraction of rows to test on.")
+        if judge.stratify and judge.y is None:
             raise InputError("stratify keeps the proportions of the classes, and there are no labels.")
-        for split in range(self.splits):
+        places = [(split, False) for split in range(self.splits)]
+        if self.protocol == "paper":
+            places.append((TUNING_SPLIT, True))
+        elif self.protocol == "nested":
+            places += [(split, True) for split in range(self.splits)]
+        for split, tuning in places:
             try:
-                train, _ = self._rows(split)
+                train, _ = judge.rows(n, split, tuning=tuning)
             except ValueError as error:  # too few rows, or rows of a class, to split
-                raise InputError(f"The {self.X.shape[0]} rows cannot be split: {error}") from error
+                raise InputError(f"The {n} rows cannot be split: {error}") from error
             usable = len(standardize(self.X[train]).kept)
             if self.ms[-1] > usable:
+                where = "to tune with" if split < 0 else f"of split {split + 1}"
                 raise InputError(
                     f"n_features_to_select={self.ms[-1]}, but only {usable} of {self.X.shape[1]} columns vary over "
-                    f"the {len(train)} training rows of split {split + 1}."
+                    f"the {len(train)} training rows {where}."
                 )
-
-    def _rows(self, split: int) -> tuple[np.ndarray, np.ndarray]:
-        """Training and test rows of a split."""
-        train, test = train_test_split(
-            np.arange(self.X.shape[0]),
-            test_size=self.test_size,
-            random_state=self._seed(SPLIT, split),
-            stratify=self.y if self.stratify else None,
-        )
-        return train, test
-
-    def _seed(self, purpose: int, split: int, draw: int = 0) -> int:
-        return int(np.random.SeedSequence([self.seed, purpose, split, draw]).generate_state(1)[0])
 
     def key(self, cell: Cell) -> dict[str, Any]:
         """All that the result of ``cell`` depends on."""
-        selector = self.selectors[cell.method]
-        return {
-            "experiment": "compare",
-            "versions": _versions(),
-            "data": self.fingerprint,
-            "class": f"{type(selector).__module__}.{type(selector).__qualname__}",
-            "params": {name: value for name, value in selector.get_params().items() if name not in NOT_IN_KEY},
-            **{name: getattr(cell, name) for name in PLACE},
-            "seed": self.seed,
-            "test_size": self.test_size,
-            "stratify": self.stratify,
-            "n_estimators": self.n_estimators,
-        }
+        place = (cell.method, repr(cell.params), cell.tuning)
+        if place not in self._shared:
+            judge = {name: value for name, value in asdict(replace(self.judge, y=None)).items() if name != "y"}
+            if cell.tuning:
+                judge |= {"tasks": ["accuracy"], "max_updates": None}
+            self._shared[place] = {
+                "experiment": self.experiment,
+                "dataset": self.dataset,
+                "versions": versions(),
+                "data": self.fingerprint,
+                **described(self.selectors[cell.method], dict(cell.params)),
+                **judge,
+            }
+        return self._shared[place] | {name: getattr(cell, name) for name in ("method", "m", "split", "draw", "tuning")}
+
+    def planned(self, store: RunStore) -> list[Cell]:
+        """The ``cells`` with the parameters that were chosen; without those whose tuning is not in the store yet."""
+        if not self.grids:
+            return self.cells
+        chosen = self.chosen(store)
+        planned = []
+        for cell in self.cells:
+            params = chosen.get((cell.method, cell.m, cell.split)) if cell.method in self.grids else ()
+            if params is not None:
+                planned.append(replace(cell, params=params))
+        return planned
+
+    def chosen(self, store: RunStore) -> dict[tuple[str, int | None, int], tuple]:
+        """The parameters with the best accuracy for each method, m and split, once all were tried (Alg. S1).
+
+        Of equally good ones the first counts. Combinations that failed are left out; where all did, the selector keeps
+        its own parameters.
+        """
+        tried: dict[tuple[str, int | None, int], list[Cell | None]] = {}
+        for cell in self.tuning_cells:
+            value = store.get(self.key(cell))
+            found = None if value is None else cell.finished(value)
+            for split in range(self.splits) if cell.split == TUNING_SPLIT else [cell.split]:
+                tried.setdefault((cell.method, cell.m, split), []).append(found)
+        return {place: _best(found) for place, found in tried.items() if None not in found}
 
     def finished(self, store: RunStore) -> list[Cell]:
         """Those of ``cells`` that are in the store, with their results."""
-        found = ((cell, store.get(self.key(cell))) for cell in self.cells)
-        return [replace(cell, **value) for cell, value in found if value is not None]
+        found = ((cell, store.get(self.key(cell))) for cell in self.planned(store))
+        return [cell.finished(value) for cell, value in found if value is not None]
+
+    def jobs(self, cells: Iterable[Cell]) -> Iterator[Job]:
+        """Group cells that one fit serves: all m of a nested method, whose best m are the first of any more."""
+
+        def fit(cell: Cell) -> tuple:
+            nested = is_nested(self.selectors[cell.method])
+            return cell.split, cell.method, cell.draw, cell.params, None if nested else cell.m
+
+        for _, group in groupby(cells, fit):
+            own = list(group)
+            arguments = (self.judge, self.selectors[own[0].method])
+            yield Job(own, [self.key(cell) for cell in own], measure, self.X, arguments, self)
 
     def run(
         self,
         store: RunStore | None = None,
         *,
         n_jobs: int | None = 1,
-        on_start: Callable[[Sequence[Cell]], object] | None = None,
+        on_start: Callable[[Job], object] | None = None,
     ) -> Generator[Cell, None, None]:
         """Do what is not yet in the store and yield the cells as they finish or fail; only finished ones are stored.
+
+        Cells that only serve to choose parameters are not among them.
 
         Parameters
         ----------
@@ -219,188 +290,49 @@ class Comparison:
         n_jobs : int, optional
             Processes; -1: one a core. The results do not depend on it.
         on_start : callable, optional
-            Called with the cells that one fit serves when that begins, not always in the thread of the caller.
+            Called with each :class:`~homophily.evaluation.running.Job` when it begins, not always in the thread of the
+            caller.
         """
-        done = set() if store is None else {_place(cell) for cell in self.finished(store)}
-
-        def calls() -> Iterator[Any]:
-            for group in self._fits(cell for cell in self.cells if _place(cell) not in done):
-                if on_start is not None:
-                    on_start(group)
-                yield delayed(self._measure)(group)
-
-        parallel = Parallel(
-            n_jobs,
-            backend="loky",
-            return_as="generator_unordered",
-            batch_size=1,  # every result comes back, and is stored, at once
-            pre_dispatch="n_jobs",
-            initializer=signal.signal,  # Ctrl-C is for the driver, which then ends the workers
-            initargs=(signal.SIGINT, signal.SIG_IGN),
-        )
-        try:
-            with _sigint_ignored():
-                finished = parallel(calls())  # starts the workers
-            for cells in finished:
-                for cell in cells:
-                    if store is not None and cell.failed is None:
-                        store.put(self.key(cell), {k: v for k, v in asdict(cell).items() if k not in PLACE})
-                    yield cell
-        except BrokenProcessPool as error:
-            raise ChildProcessError(
-                "A worker process was ended from outside, most likely because memory ran out; try fewer jobs."
-            ) from error
-
-    def _fits(self, cells: Iterable[Cell]) -> Iterator[list[Cell]]:
-        """Group cells that one fit serves: all m of a nested method, whose best m are the first of any more."""
-
-        def fit(cell: Cell) -> tuple:
-            nested = getattr(self.selectors[cell.method], "nested", False)
-            return cell.split, cell.method, cell.draw, None if nested else cell.m
-
-        return (list(group) for _, group in groupby(cells, fit))
-
-    def _measure(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Fit once and judge the first m selected features for each of ``cells``, which differ in m only."""
-        _warm_up()
-        messages: list[str] = []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                features, seconds = self._fit(cells[-1], messages)
-                results = [
-                    replace(cell, seconds=seconds, features=features[: cell.m], **self._judge(cell, features[: cell.m]))
-                    for cell in cells
-                ]
-            except Exception as error:
-                kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-                results = [replace(cell, failed=f"{kind}{error}") for cell in cells]
-        return [replace(cell, warnings=messages) for cell in results]
-
-    def _fit(self, cell: Cell, messages: list[str]) -> tuple[list[int], float]:
-        """Selected columns, the best first, and the seconds of one core that it took; warnings go to ``messages``."""
-        train, _ = self._rows(cell.split)
-        selector = clone(self.selectors[cell.method])
-        selector.set_params(n_features_to_select=cell.m, random_state=self._seed(SELECT, cell.split, cell.draw))
-        X = self.X[train]
-        with one_core(), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            started = time.process_time()
-            selector.fit(X)
-            seconds = time.process_time() - started
-        messages += dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
-        return selector.selected_features_.tolist(), seconds
-
-    def _judge(self, cell: Cell, features: Sequence[int]) -> dict[str, Any]:
-        train, test = self._rows(cell.split)
-        seed = self._seed(JUDGE, cell.split)  # the same for all methods and draws
-        X_train, X_test = self.X[train], self.X[test]
-        scores = {"reconstruction": reconstruction_rmse(X_train, X_test, features, random_state=seed)}
-        if self.y is not None:
-            Z_train, Z_test, _ = standardize_by_training(X_train[:, features], X_test[:, features])
-            y_train, y_test = self.y[train], self.y[test]
-            scores["accuracy"] = classification_accuracy(
-                Z_train, y_train, Z_test, y_test, n_estimators=self.n_estimators, random_state=seed
-            )
-            scores["clustering"] = clustering_accuracy(Z_test, y_test, n_clusters=self.n_classes, random_state=seed)
-        return scores
+        backend = Backend(1 if n_jobs is None else n_jobs)
+        if store is None:
+            with RunStore(":memory:") as store:
+                yield from self.run(store, n_jobs=n_jobs, on_start=on_start)
+            return
+        for _, cells in run_all([self], store, backend, on_start):
+            yield from (cell for cell in cells if not cell.tuning)
 
 
-@cache
-def _versions() -> dict[str, str]:
-    """Read once: each is a file of the installation, and every cell's key holds them."""
-    return {package: version(package) for package in PACKAGES}
+def run_all(
+    comparisons: Sequence[Comparison],
+    store: RunStore,
+    backend: Backend,
+    on_start: Callable[[Job], object] | None = None,
+) -> Generator[tuple[Job, list[Cell]], None, None]:
+    """Tune, then measure, on all data sets at once, split by split; yields jobs with their cells as they finish.
 
-
-@cache
-def _warm_up() -> None:
-    """Let torch load what its first optimiser needs, which takes seconds, before any method's time is taken."""
-    parameter = torch.ones(1, requires_grad=True)
-    for kind in (torch.optim.Adam, torch.optim.SGD):
-        optimizer = kind([parameter], lr=0.1)
-        (parameter**2).sum().backward()
-        optimizer.step()
-
-
-def summary(cells: Iterable[Cell]) -> pd.DataFrame:
-    """Means over the splits, one row for each m and method; at each m the best first: by accuracy, if there is any.
-
-    For each of ``METRICS`` there are its mean, its standard deviation ``_sd`` over the splits, and ``_gain``: its
-    difference to random selection on the same split, with the standard error ``_gain_se`` of that mean (both NaN where
-    there are too few splits). Random draws of one split are averaged first. A method without m is shown at every m.
-    ``failed_splits`` counts those on which a method failed, and ``failure`` is the first reason.
+    Cells that are in the store when this begins are neither done nor yielded.
     """
-    cells = sorted(cells, key=lambda cell: (cell.method, cell.split, cell.draw))
-    rows = []
-    for m in sorted({cell.m for cell in cells if cell.m is not None}):
-        here = [cell for cell in cells if cell.m in (m, None)]
-        random = _by_split(cell for cell in here if cell.method == RANDOM)
-        for method in dict.fromkeys(cell.method for cell in here):
-            own = [cell for cell in here if cell.method == method]
-            scores = _by_split(own)
-            gains = (scores - random).dropna(how="all")
-            failures = [cell for cell in own if cell.failed is not None]
-            row: dict[str, Any] = {
-                "m": m,
-                "method": method,
-                "n_features": scores["n_features"].mean(),
-                "splits": len(scores),
-                "seconds": scores["seconds"].mean(),
-            }
-            for metric in METRICS:
-                row |= {
-                    metric: scores[metric].mean(),
-                    f"{metric}_sd": scores[metric].std(),
-                    f"{metric}_gain": gains[metric].mean(),
-                    f"{metric}_gain_se": gains[metric].sem(),
-                }
-            row["failed_splits"] = len({cell.split for cell in failures})
-            row["failure"] = failures[0].failed if failures else ""
-            rows.append(row)
-    return pd.DataFrame(rows, columns=COLUMNS).sort_values(
-        ["m", "accuracy", "reconstruction", "method"], ascending=[True, False, True, True], ignore_index=True
-    )
+    for tuning in (True, False):
+        jobs = [job for comparison in comparisons for job in comparison.jobs(_left(comparison, store, tuning))]
+        jobs.sort(key=lambda job: job.cells[0].split)  # stable: of each split all data sets in their order
+        yield from execute(jobs, store, backend, on_start)
 
 
-def _by_split(cells: Iterable[Cell]) -> pd.DataFrame:
-    """What finished cells of one method measured, averaged over the draws; one row a split."""
-    rows = [
-        (cell.split, len(cell.features), cell.seconds, *(getattr(cell, metric) for metric in METRICS))
-        for cell in cells
-        if cell.failed is None
-    ]
-    columns = ["split", "n_features", "seconds", *METRICS]
-    return pd.DataFrame(rows, columns=columns).astype(float).groupby("split").mean()
+def _best(tried: Sequence[Cell | None]) -> tuple:
+    """The parameters of the cell with the highest accuracy, of equal ones the first; none if all failed."""
+    scored = [(cell.accuracy, cell.params) for cell in tried if cell is not None and cell.accuracy is not None]
+    return max(scored, key=lambda pair: pair[0])[1] if scored else ()  # of equal ones max takes the first
 
 
-@contextmanager
-def _sigint_ignored() -> Iterator[None]:
-    """Ignore Ctrl-C; processes that are started meanwhile do so even before their initializer has run."""
-    if threading.current_thread() is not threading.main_thread():  # where handlers cannot be set
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _left(comparison: Comparison, store: RunStore, tuning: bool) -> list[Cell]:
+    cells = comparison.tuning_cells if tuning else comparison.planned(store)
+    return [cell for cell in cells if store.get(comparison.key(cell)) is None]
 
 
-def _place(cell: Cell) -> tuple:
-    return tuple(getattr(cell, name) for name in PLACE)
-
-
-def _selectors(methods: Iterable[str] | Mapping[str, BaseSelector]) -> dict[str, BaseSelector]:
-    """Unfitted selectors by name, with ``RANDOM`` among them."""
-    if isinstance(methods, Mapping):
-        chosen = dict(methods)
-    else:
-        methods = list(dict.fromkeys(methods))
-        unknown = [name for name in methods if name not in METHODS]
-        if unknown:
-            raise ValueError(f"There is no method {', '.join(map(repr, unknown))}; known are {', '.join(METHODS)}.")
-        chosen = {name: METHODS[name]() for name in methods}
-    return chosen if RANDOM in chosen else {**chosen, RANDOM: METHODS[RANDOM]()}
+@cache
+def versions() -> dict[str, str]:
+    """Of the packages that may change a result. Read once: each is a file, and every cell's key holds them."""
+    return {package: version(package) for package in PACKAGES}
 
 
 def _numbers(X: Any, names: list[str] | None) -> Any:

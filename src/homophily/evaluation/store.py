@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["RunStore"]
+__all__ = ["Claim", "RunStore"]
 
 APPLICATION = int.from_bytes(b"hmph", "big")  # SQLite keeps this number in the header of the file
-FORMAT = 1
+FORMAT = 2  # 1 had no claims
 PATIENCE = 60  # seconds to wait while another process writes
+LEASE = 60.0  # seconds for which a claim holds; it is renewed four times as often
+CLAIMS = "CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID"
+
+
+class Claim(Enum):
+    """What became of the wish to do a cell."""
+
+    OURS = "ours"  # nobody else does it
+    DONE = "done"  # its value is in the store
+    TAKEN = "taken"  # another process is at it
 
 
 class RunStore:
     """Values under keys, both JSON; what is written once is never changed.
+
+    Processes that share a store claim a key before they work on it, so that none is done twice. Claims are renewed
+    while their process lives; those of a process that died are void, on the same machine at once and elsewhere after a
+    minute.
 
     Parameters
     ----------
@@ -37,13 +57,13 @@ class RunStore:
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
+        self.owner = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
+        self._lock = threading.RLock()  # joblib asks for work in threads of its own
         with self._explained():
-            self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+            self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         try:
-            with self._explained():
-                self._connection.execute("BEGIN IMMEDIATE")  # of two processes that find no file one sets it up
+            with self._transaction():  # of two processes that find no file one sets it up
                 self._set_up()
-                self._connection.execute("COMMIT")
         except BaseException:
             self._connection.close()
             raise
@@ -52,14 +72,19 @@ class RunStore:
         execute = self._connection.execute
         if not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             execute(f"PRAGMA application_id = {APPLICATION}")
-            execute(f"PRAGMA user_version = {FORMAT}")
             execute("CREATE TABLE cells (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
+            found = 1
         elif execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
             raise ValueError(f"{self.path} is an SQLite file of another program; {EXPECTED}")
-        elif (found := execute("PRAGMA user_version").fetchone()[0]) != FORMAT:
+        else:
+            found = execute("PRAGMA user_version").fetchone()[0]
+        if found == 1:
+            execute(CLAIMS)
+            execute(f"PRAGMA user_version = {FORMAT}")
+        elif found != FORMAT:
             raise ValueError(
-                f"{self.path} is a store of format {found}, and this version of homophily reads {FORMAT}; use the "
-                "version that wrote it, or another file."
+                f"{self.path} is a store of format {found}, and this version of homophily reads up to {FORMAT}; use "
+                "the version that wrote it, or another file."
             )
 
     def get(self, key: Mapping[str, Any]) -> Any:
@@ -70,8 +95,14 @@ class RunStore:
 
     def put(self, key: Mapping[str, Any], value: Any) -> None:
         """Keep ``value`` under ``key``, on disk when this returns; nothing happens if there is a value already."""
-        with self._explained():
-            self._connection.execute("INSERT OR IGNORE INTO cells VALUES (?, ?)", (canonical(key), json.dumps(value)))
+        self.put_all([(key, value)])
+
+    def put_all(self, pairs: Iterable[tuple[Mapping[str, Any], Any]]) -> None:
+        """Keep all values under their keys, in one transaction, and give up our claims on them."""
+        texts = [(canonical(key), json.dumps(value)) for key, value in pairs]
+        with self._transaction():
+            self._connection.executemany("INSERT OR IGNORE INTO cells VALUES (?, ?)", texts)
+            self._forget(key for key, _ in texts)
 
     def items(self) -> Iterator[tuple[dict[str, Any], Any]]:
         """All keys and values, in the order of their keys."""
@@ -79,9 +110,71 @@ class RunStore:
             rows = self._connection.execute("SELECT key, value FROM cells ORDER BY key").fetchall()
         return ((json.loads(key), json.loads(value)) for key, value in rows)
 
+    def keys(self) -> list[dict[str, Any]]:
+        """All keys, in order."""
+        with self._explained():
+            rows = self._connection.execute("SELECT key FROM cells ORDER BY key").fetchall()
+        return [json.loads(key) for (key,) in rows]
+
+    def remove(self, unwanted: Callable[[dict[str, Any]], bool]) -> int:
+        """Delete the cells whose key is ``unwanted``; how many those were."""
+        with self._transaction():
+            keys = [key for (key,) in self._connection.execute("SELECT key FROM cells") if unwanted(json.loads(key))]
+            self._connection.executemany("DELETE FROM cells WHERE key = ?", [(key,) for key in keys])
+        return len(keys)
+
+    def claim(self, keys: Sequence[Mapping[str, Any]]) -> list[Claim]:
+        """Take on those of ``keys`` that have no value and that no living process has claimed; one answer a key."""
+        with self._transaction():
+            return [self._claim(canonical(key)) for key in keys]
+
+    def _claim(self, key: str) -> Claim:
+        execute = self._connection.execute
+        if execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone():
+            return Claim.DONE
+        held = execute("SELECT owner, until FROM claims WHERE key = ?", (key,)).fetchone()
+        if held is not None and held[0] != self.owner and _holds(*held):
+            return Claim.TAKEN
+        execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, self.owner, time.time() + LEASE))
+        return Claim.OURS
+
+    def release(self, keys: Iterable[Mapping[str, Any]]) -> None:
+        """Give up our claims on ``keys``, which have not been done."""
+        with self._transaction():
+            self._forget(map(canonical, keys))
+
+    def _forget(self, keys: Iterable[str]) -> None:
+        self._connection.executemany(
+            "DELETE FROM claims WHERE key = ? AND owner = ?", [(key, self.owner) for key in keys]
+        )
+
+    @contextmanager
+    def claiming(self) -> Iterator[None]:
+        """Renew our claims while this lasts, and give up those that are left at its end."""
+        over = threading.Event()
+
+        def renew() -> None:
+            while not over.wait(LEASE / 4):
+                # A file that is locked now may not be so next time; a store may be closed before this is over.
+                with suppress(OSError, sqlite3.ProgrammingError), self._transaction():
+                    self._connection.execute(
+                        "UPDATE claims SET until = ? WHERE owner = ?", (time.time() + LEASE, self.owner)
+                    )
+
+        thread = threading.Thread(target=renew, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            with suppress(sqlite3.ProgrammingError), self._transaction():
+                self._connection.execute("DELETE FROM claims WHERE owner = ?", (self.owner,))
+
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
+        with self._lock:  # SQLite crashes if a claim is being renewed meanwhile
+            self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -90,17 +183,49 @@ class RunStore:
         self.close()
 
     @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that is done inside, or nothing."""
+        with self._explained():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
     def _explained(self) -> Iterator[None]:
         """Say what SQLite's errors mean: the file cannot be used now, or is none of ours."""
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            raise OSError(f"The store {self.path} cannot be used: {error}.") from error
-        except sqlite3.DatabaseError as error:
-            raise ValueError(f"{self.path} is no store of results ({error}); {EXPECTED}") from error
+        with self._lock:
+            try:
+                yield
+            except sqlite3.OperationalError as error:
+                raise OSError(f"The store {self.path} cannot be used: {error}.") from error
+            except sqlite3.ProgrammingError:  # says that the store is closed, nothing about the file
+                raise
+            except sqlite3.DatabaseError as error:
+                raise ValueError(f"{self.path} is no store of results ({error}); {EXPECTED}") from error
 
 
 EXPECTED = "expected a file that RunStore wrote, or none at that place."
+
+
+def _holds(owner: str, until: float) -> bool:
+    """Whether the process that made a claim still lives, as far as can be known."""
+    if time.time() > until:
+        return False
+    host, pid, _ = owner.split()
+    if host != socket.gethostname() or os.name != "posix":  # elsewhere os.kill would end the process
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it lives, and is another user's
+        return True
+    return True
 
 
 def canonical(key: Mapping[str, Any]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +22,11 @@ TASKS = {
 }
 LOWER_IS_BETTER = {"reconstruction"}
 DIGITS = 2  # that the paper prints, and so all that its ranks are made from
-DISPLAY = {**PAPER_NAMES, "dirichlet": "homophily", "random": "Random"}
+IN_PAPER = {**PAPER_NAMES, "dirichlet-paper": "Our"}
+DISPLAY = {**PAPER_NAMES, "dirichlet": "homophily", "dirichlet-paper": "Our settings", "random": "Random"}
 PLACE = ["task", "dataset", "method"]
+OURS, THEIRS = "ours", "paper"  # names of columns
+DIFFERENCE = "; diff: ours − paper"
 GAP = "  "  # between columns of text
 
 
@@ -104,13 +105,14 @@ def with_paper(best: pd.DataFrame) -> pd.DataFrame:
     """``best`` with what the paper has in the same place: paper_mean, paper_std, paper_best_m, and the difference.
 
     ``difference`` is our mean minus the paper's. All four are missing where the paper has no such method or data set;
-    methods are found by ``PAPER_NAMES``, tasks and data sets by their names in the paper.
+    methods are found by ``PAPER_NAMES``, where ``dirichlet-paper`` is ``Our`` too, tasks and data sets by their names.
     """
     _check(best, [*PLACE, "mean"])
-    names = {theirs: ours for ours, theirs in PAPER_NAMES.items()}
-    paper = paper_table().replace({"method": names})
-    paper = paper.rename(columns={name: f"paper_{name}" for name in ("mean", "std", "best_m")})
-    both = best.merge(paper, on=PLACE, how="left", validate="one_to_one")
+    paper = paper_table().rename(
+        columns={"method": "name", **{name: f"paper_{name}" for name in ("mean", "std", "best_m")}}
+    )
+    named = best.assign(name=best["method"].map(IN_PAPER))
+    both = named.merge(paper, on=["task", "dataset", "name"], how="left", validate="many_to_one").drop(columns="name")
     return both.assign(difference=both["mean"] - both["paper_mean"])
 
 
@@ -124,6 +126,30 @@ class ResultTable:
     notes: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)  # a heading over each column, equal ones side by side shared
     best: frozenset[tuple[int, int]] = frozenset()  # cells (row, column) to be set in bold
+
+    def turned(self) -> ResultTable:
+        """One row a group and one column a row, as in the paper: ``ours``, and ``paper`` behind it in square brackets.
+
+        That suits a page, where many data sets side by side do not fit. Differences are left out. A table without
+        ``ours`` stays as it is.
+        """
+        if OURS not in self.header or not self.groups:
+            return self
+        rows: list[list[str]] = []
+        best: set[tuple[int, int]] = set()
+        for group, same in groupby(range(1, len(self.header)), key=lambda j: self.groups[j]):
+            columns = {self.header[j]: j for j in same}
+            ours, paper = columns.get(OURS), columns.get(THEIRS)
+            if ours is None:
+                continue
+            best |= {(len(rows), i + 1) for i in range(len(self.rows)) if (i, ours) in self.best}
+            values = ((row[ours], "" if paper is None else row[paper]) for row in self.rows)
+            rows.append([group, *(f"{own} [{other}]" if other else own for own, other in values)])
+        notes = [
+            note.replace("paper:", "In square brackets:").replace(DIFFERENCE, "") if note.startswith("paper:") else note
+            for note in self.notes
+        ]
+        return ResultTable(self.title, ["", *(row[0] for row in self.rows)], rows, notes, best=frozenset(best))
 
     def to_text(self, width: int = 80) -> str:
         """Aligned columns; what is wider than ``width`` goes into blocks that repeat the first column."""
@@ -173,18 +199,12 @@ class ResultTable:
         lines[-1] = r"\end{table}"
         return "\n".join(lines) + "\n"
 
-    def to_csv(self) -> str:
-        """One line of names, then the rows; no title and no notes."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self._flat_header(), *self.rows])
-        return text.getvalue()
-
     def _flat_header(self) -> list[str]:
         groups = self.groups or [""] * len(self.header)
         return [f"{group} {name}".strip() for group, name in zip(groups, self.header, strict=True)]
 
     def _notes_with_bold(self) -> list[str]:
-        return [*self.notes, f"Bold: the best of a column at {DIGITS} digits."] if self.best else self.notes
+        return [*self.notes, f"Bold: the best at {DIGITS} digits."] if self.best else self.notes
 
     def _group(self, unit: Sequence[int]) -> str:
         return self.groups[unit[0]] if self.groups else ""
@@ -240,18 +260,19 @@ def _task_table(task: str, both: pd.DataFrame, methods: Sequence[str]) -> Result
             _value(mean, None, m, DIGITS) for mean, m in zip(rows["paper_mean"], rows["paper_best_m"], strict=True)
         ]
         columns += [
-            (dataset, "ours", ours, rows["mean"]),
-            (dataset, "paper", paper, rows["paper_mean"]),
+            (dataset, OURS, ours, rows["mean"]),
+            (dataset, THEIRS, paper, rows["paper_mean"]),
             (dataset, "diff", [_signed(difference) for difference in rows["difference"]], None),
         ]
-    known = both[both["method"].isin(PAPER_NAMES) & both["mean"].notna()]
+    known = both[both["method"].isin(IN_PAPER) & both["mean"].notna()]
     datasets = list(_complete(known).index)
-    theirs = known[known["dataset"].isin(datasets)].assign(mean=known["paper_mean"]).dropna(subset="mean")
+    theirs = known.assign(mean=known["paper_mean"])
+    theirs = theirs[theirs["dataset"].isin(datasets)].dropna(subset="mean")
     ranks, paper_ranks = (rankings(part).set_index("method").reindex(methods) for part in (known, theirs))
     for group, name, write in (("avg. rank", "average_rank", _one_digit), ("top-1", "top_1", _whole)):
         columns += [
-            (group, "ours", [write(value) for value in ranks[name]], None),
-            (group, "paper", [write(value) for value in paper_ranks[name]], None),
+            (group, OURS, [write(value) for value in ranks[name]], None),
+            (group, THEIRS, [write(value) for value in paper_ranks[name]], None),
         ]
     columns = [column for column in columns if any(column[2])]  # what the paper lacks
     return ResultTable(
@@ -274,17 +295,17 @@ def _notes(task: str, both: pd.DataFrame, known: pd.DataFrame, datasets: list[st
     number = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
     better = "lower" if task in LOWER_IS_BETTER else "higher"
     notes = [
-        f"ours: mean ± standard deviation over {number} split{'' if number == '1' else 's'}, at the number of features "
-        f"in brackets, where the mean is best; {better} is better."
+        ("ours: one split" if number == "1" else f"ours: mean ± standard deviation over {number} splits")
+        + f", at the number of features in brackets, where that is best on the test rows; {better} is better."
     ]
     if both["paper_mean"].notna().any():
-        notes.append("paper: Table 2 of Xu et al. (NeurIPS 2023); diff: ours − paper.")
+        notes.append(f"paper: Table 2 of Xu et al. (NeurIPS 2023){DIFFERENCE}.")
     if datasets:
         count, total = len(datasets), both["dataset"].nunique()
-        over = f"{count} data set{'' if count == 1 else 's'}" if count == total else f"{count} of {total} data sets"
+        over = f"all {total} data sets" if count == total > 1 else f"{count} of {total} data sets"
         paper = "" if in_paper == len(datasets) else f" (paper: {in_paper})"
         notes.append(
-            f"Ranks: among the {known['method'].nunique()} methods here that the paper has, over the {over} with a "
+            f"Ranks: among the {known['method'].nunique()} methods here that the paper has, over {over} with a "
             f"result of each{paper}; means are rounded to {DIGITS} digits, and equal ones share the best rank."
         )
     return notes
@@ -326,7 +347,8 @@ def _value(mean: float, std: float | None, m: int | None, digits: int = 3) -> st
 def _signed(difference: float) -> str:
     if pd.isna(difference):
         return ""
-    return f"{round(difference, DIGITS) + 0.0:+.{DIGITS}f}"  # + 0.0: no -0.00
+    rounded = round(difference, DIGITS)
+    return f"{rounded:+.{DIGITS}f}" if rounded else f"{0:.{DIGITS}f}"
 
 
 def _one_digit(rank: float) -> str:
