@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import fill
-from typing import Any
 
 from joblib import cpu_count
 from rich.console import Console
@@ -18,7 +17,7 @@ from .cli_common import FAILED, INTERRUPTED
 from .commands import command_line
 from .evaluation import Cell, RunStore
 from .evaluation.running import Backend, Job
-from .experiments import EXPERIMENTS, Results, Settings
+from .experiments import EXPERIMENTS, Results, Settings, Study
 from .experiments.costs import estimate
 from .output import STORE, check_store_folder, write_whole
 from .run_progress import follow, in_words
@@ -133,7 +132,7 @@ def _duration(seconds: Iterable[float], backend: Backend) -> str:
     return f"{in_words(whole / workers)} with {counted(workers, 'job')}, give or take a factor of three"
 
 
-def _show_plan(out: Console, experiment: Any, store: RunStore, backend: Backend) -> None:
+def _show_plan(out: Console, experiment: Study, store: RunStore, backend: Backend) -> None:
     """Cells left and an estimate of the time, by data set and method."""
     total, before = len(experiment.cells), experiment.done(store)
     out.print(f"{total} cells, {before} of them done already, {total - before} left.")

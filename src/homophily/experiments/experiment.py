@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from ..evaluation.tables import TASKS, ResultTable
 from ..io import InputError
 from .settings import Settings
 
-__all__ = ["Experiment", "Results", "long_table"]
+__all__ = ["Experiment", "Results", "Study", "long_table"]
 
 TASK_OF = dict(zip(METRICS, TASKS, strict=True))  # the paper's word for each metric
 
@@ -30,6 +30,38 @@ class Results:
     tables: list[ResultTable]
     frames: dict[str, pd.DataFrame]  # by the name of the file that they go to
     notes: list[str] = field(default_factory=list)
+
+
+class Study(Protocol):
+    """What can be run and shown: an experiment with the settings that it was made with."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    datasets: list[str]
+    missing: list[str]  # data sets of the paper that are not here
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Everything that is to be done."""
+        ...
+
+    def done(self, store: RunStore) -> int:
+        """How many of ``cells`` are in the store."""
+        ...
+
+    def jobs_left(self, store: RunStore) -> list[Job]:
+        """What is not in the store."""
+        ...
+
+    def run(
+        self, store: RunStore, backend: Backend, on_start: Callable[[Job], object] | None = None
+    ) -> Generator[tuple[Job, list[Cell]], None, None]:
+        """Do what is not in the store; yields jobs with their cells as they finish or fail."""
+        ...
+
+    def results(self, store: RunStore) -> Results:
+        """The tables of what is in the store."""
+        ...
 
 
 class Experiment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from .settings import Settings, numbers_of_features
 __all__ = ["SensitivityExperiment"]
 
 BASE = "default"
+BY_SIZE = "by size"  # a learning rate that follows the number of columns
 VALUES: dict[str, tuple] = {
     "learning_rate": tuple(DirichletSelector.param_grid["learning_rate"]),
     "n_neighbors": (1, 2, 3, 4, 5),
@@ -103,11 +105,11 @@ def _points(cells: pd.DataFrame, dataset: str, at: int) -> pd.DataFrame:
 
 
 def _shown(value: Any) -> str:
-    return "by size" if value is None else str(value)
+    return BY_SIZE if value is None else str(value)
 
 
 def _table(parameter: str, points: pd.DataFrame) -> ResultTable:
-    values = sorted(points["value"].unique(), key=lambda value: (value == "by size", value == "" or _number(value)))
+    values = sorted(points["value"].unique(), key=_order)
     rows = []
     for (dataset, variant), own in points.groupby(["dataset", "variant"], sort=False):
         at = own.set_index("value")
@@ -127,5 +129,5 @@ def _table(parameter: str, points: pd.DataFrame) -> ResultTable:
     )
 
 
-def _number(value: str) -> float:
-    return 0.0 if value == "by size" else float(value)
+def _order(value: str) -> float:
+    return math.inf if value == BY_SIZE else float(value)

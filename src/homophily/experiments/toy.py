@@ -55,7 +55,6 @@ class ToyExperiment:
 
     name: ClassVar[str] = "toy"
     title: ClassVar[str] = "Fig. 3: toy data"
-    missing: ClassVar[Sequence[str]] = ()
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -64,6 +63,7 @@ class ToyExperiment:
         if unknown:
             raise ValueError(f"There is no toy data set {', '.join(unknown)}; known are {', '.join(TOY_NAMES)}.")
         self.datasets = list(dict.fromkeys(wanted))
+        self.missing: list[str] = []
         # The paper's settings take about a minute a draw.
         self.methods: dict[str, DirichletSelector | None] = {
             OURS: DirichletSelector(),
