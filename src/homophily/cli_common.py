@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-__all__ = ["FAILED", "INTERRUPTED", "USER_ERROR", "WORKER_LOST", "counts", "parts", "stderr", "user_errors"]
+__all__ = ["FAILED", "INTERRUPTED", "USER_ERROR", "WORKER_LOST", "counts", "names", "parts", "stderr", "user_errors"]
 
 FAILED, USER_ERROR, WORKER_LOST, INTERRUPTED = 1, 2, 3, 130
 

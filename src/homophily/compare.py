@@ -26,7 +26,8 @@ from .wording import counted
 __all__ = ["run_compare"]
 
 RESULTS = ("comparison.csv", "cells.csv", "comparison.md")
-NOT_SHOWN = ("params", "tuning", "spectral", "distinct")  # fields of a cell that a comparison does not use
+# Fields of a cell that a comparison does not use.
+NOT_SHOWN = ("params", "tuning", "spectral", "distinct", "extra", "by_chance")
 
 
 def run_compare(

@@ -64,7 +64,7 @@ def run_reproduce(
         total, before = len(experiment.cells), experiment.done(store)
         if before:
             log.print(f"{before} of {total} cells are done already.")
-        if before < total:
+        if before < total and not quiet:
             log.print(f"About {_duration(map(estimate, experiment.jobs_left(store)), backend)}.")
         failed, interrupted = follow(
             lambda on_start: experiment.run(store, backend, on_start), total, before, quiet=quiet

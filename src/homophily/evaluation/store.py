@@ -224,7 +224,7 @@ def _holds(owner: str, until: float) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:  # it lives, and is another user's
-        return True
+        pass
     return True
 
 

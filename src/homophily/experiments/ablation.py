@@ -27,7 +27,7 @@ OURS, TRAINED, REPEATING, FIXED, FIXED_WIDE = (
     "w/o DGL, mean width",
 )
 HEAT, HEAT_WIDE, DGL_ONLY = "Heat", "Heat, mean width", "DGL only"
-SIGMAS = (1.0, 2.0, 3.0, 4.0, 5.0)
+SIGMAS = FixedGraphSelector.param_grid["sigma"]
 PAPER_NAME = {OURS: "Our", FIXED: "w/o DGL", HEAT: "Heat", DGL_ONLY: "DGL only"}
 
 

@@ -57,13 +57,13 @@ class TableExperiment(Experiment):
         by_m = [long_table(each, each.finished(store)) for each in self.comparisons]
         every_m = pd.concat(by_m, ignore_index=True)
         best = best_over_m(every_m)
+        if best.empty:
+            return Results([], {})
         chosen = best.merge(
             every_m.rename(columns={"m": "best_m"})[["task", "dataset", "method", "best_m", "gain", "gain_se"]],
             on=["task", "dataset", "method", "best_m"],
             how="left",
         )
-        if best.empty:
-            return Results([], {})
         every_m = every_m.drop(columns="seconds")  # which no second run repeats; the cells have them
         random, gains = beside_random(every_m)
         tables = [*task_tables(best, order=ORDER), *([random] if random.rows else [])]
