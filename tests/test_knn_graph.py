@@ -226,6 +226,18 @@ def test_copies_and_ties_give_equal_weights(exact):
     torch.testing.assert_close(weights[0, [1, 2]], torch.tensor([0.5, 0.5], dtype=F64))
 
 
+@pytest.mark.parametrize("n_copies", [2, 5, 8])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_rows_of_all_but_copies_have_a_finite_gradient(n_copies, dtype):
+    """Distances of black pixels under almost hard columns: 0, or so small that their inverse overflows."""
+    tiny = torch.finfo(dtype).tiny ** 0.6 * torch.logspace(0, 4, 12 - n_copies, dtype=dtype)
+    E = torch.cat([torch.zeros(n_copies, dtype=dtype), tiny]).unsqueeze(0).requires_grad_()
+    S = soft_similarities(E, 5)
+    torch.testing.assert_close(S.sum(-1), torch.ones(1, dtype=dtype))
+    (S * torch.linspace(0, 1, 12, dtype=dtype)).sum().backward()
+    assert torch.isfinite(E.grad).all()
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_all_others_as_neighbours(exact):
     S = KNNGraph(9, exact=exact)(points(10)).to_dense()

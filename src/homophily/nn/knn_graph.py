@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from .soft_topk import soft_indicators
+from .soft_topk import least_distance, soft_indicators
 
 __all__ = [
     "KNNGraph",
@@ -317,4 +317,4 @@ def _normalized(gap: Tensor, fallback: Tensor, threshold: Tensor) -> Tensor:
 
 
 def _negligible(threshold: Tensor) -> Tensor:
-    return 16 * torch.finfo(threshold.dtype).eps * threshold.detach()
+    return 16 * torch.finfo(threshold.dtype).eps * threshold.detach() + least_distance(threshold.dtype)

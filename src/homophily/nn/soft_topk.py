@@ -28,6 +28,7 @@ exactly 0 or 1 away from the border; its gradient vanishes there too.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
@@ -172,7 +173,8 @@ class _SoftTopK(torch.autograd.Function):
         c = distances.shape[-1]
         E = distances.detach().reshape(distances.shape[:-1].numel(), c).to(work)  # (B, c)
         smallest = E.topk(min(k + 2, c), largest=False).values  # ascending
-        unit = _row_unit(E, smallest[:, k], k) if scale_rows else E.new_ones(len(E))
+        least = least_distance(distances.dtype)
+        unit = _row_unit(E, smallest[:, k], k, least) if scale_rows else E.new_ones(len(E))
         E, smallest = E / unit[:, None], smallest / unit[:, None]
         tolerance = 1e-9 if distances.dtype == torch.float64 else 1e-6
         block = max(1, (BLOCK_CPU if E.device.type == "cpu" else BLOCK) // (c * (k + 2)))
@@ -200,14 +202,20 @@ class _SoftTopK(torch.autograd.Function):
         return grad_E.view(shape), None, None, None, None, None, None
 
 
-def _row_unit(E: Tensor, e_k1: Tensor, k: int) -> Tensor:
+def least_distance(dtype: torch.dtype) -> float:
+    """The squared distance below which two points count as copies: gradients, its inverse and more, would overflow."""
+    return math.sqrt(torch.finfo(dtype).tiny)
+
+
+def _row_unit(E: Tensor, e_k1: Tensor, k: int, least: float) -> Tensor:
     """``e_(k+1) / (k+1)`` of each row; (B,).
 
-    Where k + 1 entries are 0 (copies of the sample) the smallest positive entry stands in, and k + 1 if there is none.
+    Where k + 1 entries are at most ``least`` (copies of the sample) the smallest entry above that stands in, and k + 1
+    if there is none.
     """
-    zero = e_k1 <= 0
+    zero = e_k1 <= least
     if zero.any():
-        smallest = torch.where(E > 0, E, torch.inf).amin(-1)
+        smallest = E.masked_fill(E.le(least), torch.inf).amin(-1)
         e_k1 = torch.where(zero, torch.where(smallest.isinf(), k + 1.0, smallest), e_k1)
     return e_k1 / (k + 1)
 
