@@ -43,7 +43,22 @@ def test_links_lead_somewhere():
         assert (ROOT / path).is_file()
 
 
-@pytest.mark.parametrize(("page", "name"), [("baselines.md", "baselines.md"), ("scaling.md", "growth.md")])
-def test_tables_are_what_the_benchmarks_wrote(page, name):
-    shown = re.search(rf"<!-- results/{name} -->\n(.*)<!-- end -->", PAGES[page], re.DOTALL)[1]
-    assert shown.strip() == (ROOT / "results" / name).read_text(encoding="utf-8").strip()
+BLOCK = re.compile(r"<!-- results/(\S+?)(?:#(.+?))? -->\n(.*?)<!-- end -->", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "shown"), [block for page in (README, *PAGES.values()) for block in BLOCK.findall(page)]
+)
+def test_tables_are_what_the_commands_wrote(name, heading, shown):
+    """All of a file, or of the section under a heading the lines that are shown."""
+    text = (ROOT / "results" / name).read_text(encoding="utf-8")
+    if heading:
+        section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+        assert shown.strip()
+        assert shown.strip() in section
+    else:
+        assert shown.strip() == text.strip()
+
+
+def test_pages_show_results():
+    assert sum(len(BLOCK.findall(page)) for page in PAGES.values()) >= 5
