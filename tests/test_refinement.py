@@ -166,6 +166,7 @@ def test_similarities_of_sorted_distances(k):
     E = torch.rand(7, 6, dtype=F64, generator=torch.Generator().manual_seed(0)).sort(-1).values[:, : k + 1]
     E[0] = 0.5  # equally far
     E[1] = 0  # copies
+    E[2] *= 1e-200  # next to copies
     torch.testing.assert_close(_similarities(E, k), exact_similarities(E, k)[:, :k], rtol=0, atol=0)
     torch.testing.assert_close(_similarities(E[:, :k], k), exact_similarities(E[:, :k], k), rtol=0, atol=0)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from .nn import NeighborGraph, cross_squared_distances
+from .nn.knn_graph import negligible
 from .objectives import Objective
 
 __all__ = ["BUDGET", "ROWS", "exchange_features"]
@@ -197,5 +198,5 @@ def _similarities(E: Tensor, k: int) -> Tensor:
     threshold = E[..., k:]
     gap = threshold - E[..., :k]
     total = gap.sum(-1, keepdim=True)
-    usable = total > 16 * torch.finfo(E.dtype).eps * threshold  # otherwise all are equally far up to rounding
+    usable = total > negligible(threshold)  # otherwise all are equally far up to rounding
     return torch.where(usable, gap / torch.where(usable, total, 1), 1 / k)

@@ -305,16 +305,17 @@ def soft_similarities(
     if normalize:
         return _normalized(gap, delta / k, threshold)
     denominator = k * threshold - (E * delta).sum(-1, keepdim=True)
-    usable = denominator > _negligible(threshold)
+    usable = denominator > negligible(threshold)
     return torch.where(usable, gap / torch.where(usable, denominator, 1), delta / k)
 
 
 def _normalized(gap: Tensor, fallback: Tensor, threshold: Tensor) -> Tensor:
     """Rows of ``gap`` divided by their sum, or ``fallback`` where that is nothing but rounding."""
     total = gap.sum(-1, keepdim=True)
-    usable = total > _negligible(threshold)
+    usable = total > negligible(threshold)
     return torch.where(usable, gap / torch.where(usable, total, 1), fallback)
 
 
-def _negligible(threshold: Tensor) -> Tensor:
+def negligible(threshold: Tensor) -> Tensor:
+    """What a row's gaps to its ``threshold`` have to exceed in sum to be more than rounding."""
     return 16 * torch.finfo(threshold.dtype).eps * threshold.detach() + least_distance(threshold.dtype)
