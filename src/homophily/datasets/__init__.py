@@ -1,6 +1,7 @@
 """Data to try the methods on."""
 
 from .download import BrokenTransferError, FetchError, fetch
+from .planted import make_planted
 from .real import (
     PAPER_DATASETS,
     Dataset,
@@ -28,6 +29,7 @@ __all__ = [
     "fetch",
     "load",
     "locate",
+    "make_planted",
     "make_toy",
     "paper_dataset",
     "search_folders",
