@@ -1,6 +1,7 @@
 """Rows on disk: the same numbers as in memory, read block by block."""
 
 import gc
+import pickle
 import tempfile
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from homophily import DirichletSelector
 from homophily.baselines import LaplacianScore
 from homophily.distributed import Team
 from homophily.preprocessing import Moments, _sample, standardize, standardize_rows
-from homophily.sources import ArrayRows, NpyRows, ParquetRows, is_on_disk, open_rows
+from homophily.sources import ArrayRows, NpyRows, ParquetRows, SomeRows, is_on_disk, open_rows
 from homophily.training import Rows, train
 
 RNG = np.random.RandomState(0)
@@ -48,6 +49,27 @@ def test_blocks_are_the_rows_in_order(source, start, stop):
     np.testing.assert_array_equal(np.concatenate([np.empty((0, 7)), *blocks]), X[start:stop])
     chosen = [*source.blocks(start, stop, columns=[4, 1])]
     np.testing.assert_array_equal(np.concatenate([np.empty((0, 2)), *chosen]), X[start:stop, [4, 1]])
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, None), (0, 31), (3, 5), (30, 31), (7, 7)])
+def test_some_rows(source, start, stop):
+    rows = np.sort(np.random.RandomState(1).permutation(103)[:31])
+    rows[rows > 40] = np.minimum(rows[rows > 40] + 20, 102)  # more than a block between some
+    rows = np.unique(rows)
+    some = SomeRows(source, rows)
+    assert some.shape == (len(rows), 7)
+    blocks = [*some.blocks(start, stop)]
+    assert all(0 < len(block) <= 25 for block in blocks)
+    np.testing.assert_array_equal(np.concatenate([np.empty((0, 7)), *blocks]), X[rows[start:stop]])
+    chosen = [*some.blocks(start, stop, columns=[4, 1])]
+    np.testing.assert_array_equal(np.concatenate([np.empty((0, 2)), *chosen]), X[rows[start:stop]][:, [4, 1]])
+
+
+def test_other_processes_open_the_file_themselves(tmp_path):
+    pd.DataFrame(X, columns=list("abcdefg")).to_parquet(tmp_path / "x.parquet")
+    rows = pickle.loads(pickle.dumps(ParquetRows(tmp_path / "x.parquet", ["c"])))
+    assert rows.names == list("abdefg")
+    np.testing.assert_array_equal(np.concatenate([*rows.blocks()]), np.delete(X, 2, 1))
 
 
 def test_standardised_as_in_memory(source):

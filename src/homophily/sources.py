@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from .wording import listing, not_numeric
 
-__all__ = ["ArrayRows", "NpyRows", "ParquetRows", "RowSource", "is_on_disk", "open_rows"]
+__all__ = ["ArrayRows", "NpyRows", "ParquetRows", "RowSource", "SomeRows", "is_on_disk", "open_rows"]
 
 BLOCK = 2**22  # entries that are read at once
 
@@ -84,6 +84,7 @@ class ParquetRows:
         twice = [name for name, count in Counter(schema.names).items() if count > 1]
         if twice:
             raise ValueError(f"{self.path.name} has several columns named {listing(twice)}; names must be unique.")
+        self.leave_out = tuple(leave_out)
         aside = {*leave_out, *index_columns(schema)}
         fields = [field for field in schema if field.name not in aside]
         wrong = [(field.name, field.type) for field in fields if not _is_numeric(field.type)]
@@ -106,6 +107,9 @@ class ParquetRows:
                 block[:, place] = batch.column(name).to_numpy(zero_copy_only=False)  # nulls become NaN
             yield block
 
+    def __reduce__(self) -> tuple:
+        return ParquetRows, (self.path, self.leave_out)  # an open file does not go to other processes
+
     def batches(self, names: list[str], start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
         """The named columns of rows ``start`` to ``stop`` as Arrow has them."""
         n = self.shape[0]
@@ -125,6 +129,28 @@ class ParquetRows:
                 yield part
 
 
+class SomeRows:
+    """Those rows of another source whose numbers are ``rows``, in growing order."""
+
+    def __init__(self, source: RowSource, rows: np.ndarray) -> None:
+        self.source, self.rows = source, rows
+        self.shape, self.dtype, self.names = (len(rows), source.shape[1]), source.dtype, source.names
+
+    def blocks(
+        self, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[np.ndarray]:
+        """As :meth:`RowSource.blocks`. What lies between the rows is read along with them."""
+        rows = self.rows[start:stop]
+        if not len(rows):
+            return
+        at = int(rows[0])
+        for block in self.source.blocks(at, int(rows[-1]) + 1, columns):
+            low, high = np.searchsorted(rows, (at, at + len(block)))
+            if low < high:
+                yield block[rows[low:high] - at]
+            at += len(block)
+
+
 def is_on_disk(X: Any) -> bool:
     """Whether ``X`` is a path, a whole memory map, or rows of either: what :func:`open_rows` takes.
 
@@ -133,12 +159,14 @@ def is_on_disk(X: Any) -> bool:
     """
     if isinstance(X, np.memmap):
         return isinstance(X.base, mmap.mmap) and X.mode != "c" and X.filename is not None
-    return isinstance(X, str | os.PathLike | NpyRows | ParquetRows)
+    return isinstance(X, str | os.PathLike | NpyRows | ParquetRows | SomeRows)
 
 
-def open_rows(X: str | os.PathLike | np.memmap | NpyRows | ParquetRows) -> NpyRows | ParquetRows:
+def open_rows(
+    X: str | os.PathLike | np.memmap | NpyRows | ParquetRows | SomeRows,
+) -> NpyRows | ParquetRows | SomeRows:
     """The rows of a ``.npy`` or ``.parquet`` file or of a memory map, none of them read yet."""
-    if isinstance(X, NpyRows | ParquetRows):
+    if isinstance(X, NpyRows | ParquetRows | SomeRows):
         return X
     if isinstance(X, np.memmap):
         return NpyRows(X)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -15,8 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from joblib import Parallel, delayed
+from joblib import delayed
 
+from ..workers import results_of
 from .cell import Cell
 from .cluster import connected
 from .store import Claim, RunStore
@@ -41,32 +38,9 @@ class Backend:
             with connected(self.scheduler, self.patience) as cluster:
                 yield cluster.results(jobs)
             return
-        parallel = Parallel(
-            self.n_jobs,
-            backend="loky",
-            return_as="generator_unordered",
-            batch_size=1,  # every result comes back, and is stored, at once
-            pre_dispatch="n_jobs",
-            initializer=_prepare_worker,
-            initargs=(os.getpid(),),
-        )
         calls = (delayed(_call)(n, job.data, job.function, (*job.arguments, job.cells)) for n, job in jobs)
-        with _sigint_ignored():
-            results = parallel(calls)  # starts the workers
-        with _ended(results):
+        with results_of(calls, self.n_jobs) as results:
             yield results
-
-
-def _prepare_worker(driver: int) -> None:
-    """Leave Ctrl-C to the driver, which then ends the workers, and do not outlive it if it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch() -> None:
-        while os.getppid() == driver:
-            time.sleep(POLL)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True)
@@ -177,29 +151,5 @@ def _handed_out(
         ) from error
 
 
-@contextmanager
-def _ended(results: Generator) -> Iterator[None]:
-    """Let joblib end its workers here, not when memory is freed: till then it would go on to claim jobs."""
-    try:
-        yield
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that calls are given up is what was asked for
-            results.close()
-
-
 def _call(number: int, data: Any, function: Callable[..., list[Cell]], arguments: tuple) -> tuple[int, list[Cell]]:
     return number, function(data, *arguments)
-
-
-@contextmanager
-def _sigint_ignored() -> Iterator[None]:
-    """Ignore Ctrl-C; processes that are started meanwhile do so even before their initializer has run."""
-    if threading.current_thread() is not threading.main_thread():  # where handlers cannot be set
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
