@@ -40,7 +40,7 @@ SIZES = {"GLIOMA": 50, "Yale": 50, "Madelon": 20}
 def selectors(dataset):
     """The methods under the names that the table shows."""
     return {
-        "dirichlet": DirichletSelector(),
+        "dirichlet": DirichletSelector(objective="energy"),
         "LS": LaplacianScore(),
         "RSR": RSR(),
         "RSR, λ = 1000": RSR(reg=1000),

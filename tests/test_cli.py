@@ -65,7 +65,7 @@ def test_select_writes_what_it_says(csv):
         assert name in result.output
 
     selected = pd.read_csv(folder / "selected.csv")
-    assert list(selected.columns) == ["rank", "index", "name", "score"]
+    assert list(selected.columns) == ["rank", "index", "name", "score", "alternatives"]
     assert set(selected["name"]) == {"length", "width"}
     assert list(selected["rank"]) == [1, 2]
 
@@ -117,6 +117,37 @@ def test_report_escapes_names_and_needs_no_network(csv):
     assert SCRIPT in text
     assert "svg" in page.tags
     assert "data.csv" in text
+
+
+def test_near_copies_are_named(csv):
+    frame = pd.read_csv(csv)
+    rng = np.random.RandomState(0)
+    copies = {f"copy{i}": frame["length"] * (-1) ** i + 0.01 * i * rng.randn(60) for i in range(1, 6)}
+    frame[["length", "noise0"]].assign(**copies).to_csv(csv, index=False)
+    out = csv.parent / "out"
+    options = ("-m", 2, "--max-iter", 3, "-p", "refine=false", "--out", out)
+    output = run("select", csv, *options).output
+    selected = pd.read_csv(out / "selected.csv", keep_default_na=False)
+    assert list(selected.columns) == ["rank", "index", "name", "score", "alternatives"]
+    like = ["length", *copies]
+    chosen = [name for name in selected["name"] if name in like]
+    for name, alternatives in zip(selected["name"], selected["alternatives"], strict=True):
+        others = set() if name == "noise0" else set(like) - set(chosen)
+        assert set(alternatives.split("; ")) - {""} == others
+    first, rest = next(text.split("; ")[:3] for text in selected["alternatives"] if text), 6 - len(chosen) - 3
+    page = Page()
+    page.feed((out / "report.html").read_text(encoding="utf-8"))
+    assert "near-copies" in page.text
+    assert f"{', '.join(first)} and {rest} more" in page.text
+    have = "1 of the 2 has near-copies that could replace it" if len(chosen) == 1 else "2 of the 2 have near-copies"
+    assert have in output
+
+
+def test_no_word_of_near_copies_where_there_are_none(csv):
+    assert "near-copies" not in select(csv).output
+    assert "near-copies" not in (csv.parent / "out" / "report.html").read_text(encoding="utf-8")
+    select(csv, "--method", "rsr", "--overwrite")
+    assert "alternatives" not in pd.read_csv(csv.parent / "out" / "selected.csv")
 
 
 def test_existing_results_are_not_overwritten(csv):

@@ -22,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from homophily import DirichletSelector
 from homophily.datasets import TOY_NAMES, make_toy
 from homophily.graph import adaptive_knn_graph, laplacian
+from homophily.objectives import Screened
 
 QUICK = {"max_iter": 10, "n_init": 2, "random_state": 0}
 MADELON_USEFUL = {28, 48, 64, 105, 128, 153, 241, 281, 318, 336, 338, 378, 433, 442, 451, 453, 455, 472, 475, 493}
@@ -61,7 +62,7 @@ def test_defaults_find_the_informative_columns(name, seed):
 def test_variants_find_the_informative_columns(params):
     """By training alone."""
     X, _ = make_toy("blobs", random_state=0)
-    alone = {"max_iter": 500, "n_init": 2, "refine": False, "random_state": 0}
+    alone = {"objective": "energy", "max_iter": 500, "n_init": 2, "refine": False, "random_state": 0}
     selector = DirichletSelector(2, **{**alone, **params}).fit(X)
     assert set(selector.selected_features_) == {0, 1}
 
@@ -70,7 +71,8 @@ def test_variants_find_the_informative_columns(params):
 def test_training_alone_finds_the_informative_columns(name):
     """Without exchanging features afterwards: the gradient must do the work."""
     X, _ = make_toy(name, random_state=0)
-    selector = DirichletSelector(2, random_state=0, refine=False, max_iter=500, n_init=6, n_jobs=2).fit(X)
+    alone = {"objective": "energy", "refine": False, "max_iter": 500, "n_init": 6}
+    selector = DirichletSelector(2, random_state=0, n_jobs=2, **alone).fit(X)
     assert set(selector.selected_features_) == {0, 1}
     assert selector.history_["confidence"][-1] > 0.8
     energy = selector.history_["energy"]
@@ -123,7 +125,7 @@ def test_coverage_takes_one_of_each_group_of_copies_where_energy_takes_two_of_on
     kind=st.sampled_from(["noise", "copies", "one-hot", "ties", "rank one"]),
     unique=st.booleans(),
     refine=st.booleans(),
-    objective=st.sampled_from(["energy", "coverage"]),
+    objective=st.sampled_from(["energy", "coverage", "screened"]),
     graph=st.sampled_from(["soft", "exact"]),
     data=st.data(),
 )
@@ -164,7 +166,7 @@ def test_features_are_distinct_and_the_graph_is_sound(n, d, seed, kind, unique, 
 
 
 def test_result_is_consistent(noise):
-    selector = DirichletSelector(3, **QUICK).fit(noise)
+    selector = DirichletSelector(3, objective="energy", **QUICK).fit(noise)
     Z = ((noise - noise.mean(0)) / noise.std(0))[:, selector.selected_features_]
     expected = adaptive_knn_graph(Z, 5)
     np.testing.assert_allclose(selector.graph_.toarray(), expected.toarray(), atol=1e-5)
@@ -176,6 +178,45 @@ def test_result_is_consistent(noise):
     assert {len(v) for v in selector.history_.values()} == {selector.n_iter_} == {10}
     assert selector.logits_.shape == (8, 3)
     assert not selector.interrupted_
+
+
+@pytest.mark.parametrize("refine", [True, False])
+@pytest.mark.parametrize("n_anchors", [None, 20])
+def test_restarts_are_judged_by_screened_coverage(noise, refine, n_anchors):
+    selector = DirichletSelector(3, refine=refine, n_anchors=n_anchors, **QUICK).fit(noise)
+    assert selector.objective == "screened"
+    assert selector.restart_objectives_.shape == (2,)
+    points = torch.from_numpy((noise - noise.mean(0)) / noise.std(0))
+    value = Screened(points).judge(selector.selected_features_, 5, 1024)  # in double precision
+    assert selector.restart_objectives_.min() == pytest.approx(value, rel=1e-4)
+    if not refine:
+        assert not len(selector.exchanged_features_)
+
+
+def test_exchange_lowers_screened_coverage():
+    X, _ = make_toy("moons", n_samples=100, random_state=0)
+    before, after = (DirichletSelector(2, refine=refine, **QUICK).fit(X) for refine in (False, True))
+    assert (after.restart_objectives_ <= before.restart_objectives_).all()
+    assert after.restart_objectives_.min() < before.restart_objectives_.min()
+    assert len(after.exchanged_features_)
+
+
+@pytest.mark.parametrize("turn", [1, 2, 9])
+def test_screened_exchange_stopped_at_any_turn(noise, turn):
+    """Also while another start is prepared: no restart ends worse than training left it."""
+    turns = []
+
+    def callback(progress):
+        if progress.stage == "exchange":
+            turns.append(progress.step)
+        return len(turns) == turn
+
+    before = DirichletSelector(3, refine=False, **QUICK).fit(noise)
+    selector = DirichletSelector(3, **QUICK).fit(noise, callback=callback)
+    assert selector.interrupted_
+    assert len(turns) == turn
+    assert (selector.restart_objectives_ <= before.restart_objectives_).all()
+    assert len(set(selector.selected_features_)) == 3
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 4])

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from homophily.nn import KNNGraph, NeighborGraph, exact_similarities
+from homophily import refinement
+from homophily.nn import KNNGraph, NeighborGraph
 from homophily.objectives import OBJECTIVES
-from homophily.refinement import BUDGET, SHORTLIST, _similarities, _Trials, exchange_features
+from homophily.refinement import BUDGET, _best, exchange_features
 from homophily.training import judge
+from homophily.trials import Trials
 
 F64 = torch.float64
 
@@ -30,12 +32,18 @@ class Spy:
         self.objective = objective
         self.seen = []
 
-    def __call__(self, graph, m, rows, among):
-        self.seen.append((rows, among))
-        return self.objective(graph, m, rows, among)
+    def criterion(self, trials):
+        criterion = self.objective.criterion(trials)
+        values = criterion.values
 
-    def on(self, rows, among):
-        return self
+        def noted(graph, trial):
+            assert graph.n_points == len(trials.among)
+            assert graph.indices.shape[:2] == (len(trial), len(trials.rows))
+            self.seen.append((trials.rows.clone(), trials.among.clone()))
+            return values(graph, trial)
+
+        criterion.values = noted
+        return criterion
 
 
 def brute_force(X, features, k, objective, rows, among):
@@ -56,7 +64,7 @@ def test_exchange_ends_where_no_single_exchange_helps(name, m):
     value = judge(X, features, 4, objective)
     assert len(set(features.tolist())) == m
     assert value <= judge(X, start, 4, objective)
-    assert left < BUDGET
+    assert left < BUDGET["energy"]
     for at in range(m):
         for other in set(range(8)) - set(features.tolist()):
             trial = features.copy()
@@ -121,54 +129,35 @@ def test_neighbours_among_all_others(name):
 
 @pytest.mark.parametrize("name", ["energy", "coverage"])
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_neighbours_are_exact_where_the_first_ones_do_not_suffice(name, dtype):
+def test_values_are_exact_where_the_first_neighbours_do_not_suffice(name, dtype):
     X = heavy_tailed(500, 60).to(dtype)
-    chosen, at = [3, 8, 21, 34], 1
     objective = OBJECTIVES[name](X)
-    trials = _Trials(X, 5, 4, objective, 8192, 256)
-    width = trials.width
-    assert width < 100
-    D_rest = trials.distances([3, 21, 34])
-    E, near = D_rest.topk(width, largest=False)
+    trials = Trials(X, 5, 4, n_rows=256)
+    criterion = objective.criterion(trials)
+    rest = trials.rest(trials.distances([3, 21, 34]))
     trial = torch.tensor([8, 40, 41, 50])
-    values, cost = trials._values(D_rest, E, near, trial)
-    assert cost > near.numel() * len(trial)  # some rows had to be searched whole
-    for f, value in zip(trial.tolist(), values.tolist(), strict=True):
+    graph, cost = trials.graphs(rest, trial)
+    assert cost > 256 * trials.width * len(trial)  # some rows had to be searched whole
+    for f, value in zip(trial.tolist(), criterion.values(graph, trial).tolist(), strict=True):
         expected = brute_force(X, [3, f, 21, 34], 5, objective, trials.rows, trials.among)
-        assert value == pytest.approx(expected, rel=1e-5 if dtype == torch.float32 else 1e-12)
-    best, _ = trials.best(D_rest, chosen, at, BUDGET)
-    assert best not in {3, 21, 34}
+        assert value == pytest.approx(expected, rel=1e-4 if dtype == torch.float32 else 1e-8)  # copies by chance
 
 
-def test_the_search_widens_where_whole_rows_cost_more():
-    X = heavy_tailed(500, 60)
-    trials = _Trials(X, 5, 2, OBJECTIVES["energy"](X), 8192, 256)
-    width = trials.width
-    trials.best(trials.distances([3]), [3, 8], 1, BUDGET)
-    assert trials.width == 2 * width
-
-
-def test_shortlist_is_smoothest_on_the_graph_of_the_others():
-    X = standardized(300, 80)
-    X[:, 40:] = X[:, :40] + torch.linspace(0.1, 3, 40) * X[:, 40:]
-    trials = _Trials(X, 5, 6, OBJECTIVES["energy"](X), 8192, 256)
-    chosen = [1, 2, 3, 4, 5, 6]
-    E, near = trials.distances(chosen[1:]).topk(6, largest=False)
-    found = trials._shortlist(E, near[:, :5], chosen)
-    S = torch.zeros(len(trials.rows), 300, dtype=F64).scatter_(1, near, exact_similarities(E, 5))
-    smoothness = torch.stack([(S * (X[trials.rows, f][:, None] - X[:, f]).square()).sum() for f in range(80)])
-    smoothness[chosen] = torch.inf
-    assert found.tolist() == smoothness.argsort()[:SHORTLIST].tolist()
-
-
-@pytest.mark.parametrize("k", [1, 4, 5])
-def test_similarities_of_sorted_distances(k):
-    E = torch.rand(7, 6, dtype=F64, generator=torch.Generator().manual_seed(0)).sort(-1).values[:, : k + 1]
-    E[0] = 0.5  # equally far
-    E[1] = 0  # copies
-    E[2] *= 1e-200  # next to copies
-    torch.testing.assert_close(_similarities(E, k), exact_similarities(E, k)[:, :k], rtol=0, atol=0)
-    torch.testing.assert_close(_similarities(E[:, :k], k), exact_similarities(E[:, :k], k), rtol=0, atol=0)
+@pytest.mark.parametrize("name", ["energy", "coverage"])
+@pytest.mark.parametrize("d", [20, 60])  # all the others are tried, or those of a shortlist
+def test_the_best_of_the_shortlist_takes_the_place(name, d):
+    X = heavy_tailed(200, d)
+    objective = OBJECTIVES[name](X)
+    trials = Trials(X, 5, 4, n_rows=256)
+    criterion = objective.criterion(trials)
+    chosen, at = [3, 8, 11, 14], 1
+    rest = trials.rest(trials.distances([3, 11, 14]))
+    best, spent = _best(trials, criterion, rest, chosen, at, BUDGET["energy"])
+    tried = [8, *criterion.shortlist(rest, chosen, at, min(d - 4, refinement.SHORTLIST)).tolist()]
+    assert len(set(tried) - set(chosen)) == min(d - 4, refinement.SHORTLIST)
+    values = [brute_force(X, [3, f, 11, 14], 5, objective, trials.rows, trials.among) for f in tried]
+    assert best == tried[int(np.argmin(values))]
+    assert spent > rest.D.numel()
 
 
 @pytest.mark.parametrize("name", ["energy", "coverage"])
@@ -178,6 +167,7 @@ def test_neighbours_are_looked_for_among_a_sample(name, n_among):
     objective = Spy(OBJECTIVES[name](X))
     start = np.arange(20, 26)
     features, _ = exchange_features(X, start, 5, objective, n_among=n_among)
+    assert len(objective.seen) >= len(start)
     rows, among = objective.seen[0]
     assert len(rows) == min(256, n_among)
     assert len(among.unique()) == n_among
@@ -196,33 +186,33 @@ def test_too_few_to_look_among():
         exchange_features(X, np.arange(3), 5, OBJECTIVES["energy"](X), n_among=5)
 
 
-@pytest.mark.parametrize("name", ["energy", "coverage"])
+@pytest.mark.parametrize("name", ["energy", "coverage", "screened"])
 def test_distances_do_not_drift(name, monkeypatch):
     """The distances that a turn starts from, however many exchanges came before, are those of its features."""
     X = heavy_tailed(150, 120).float()
-    best = _Trials.best
     errors = []
 
-    def checked(trials, D_rest, chosen, at, budget):
+    def checked(trials, criterion, rest, chosen, at, budget):
         expected = trials.distances(chosen[:at] + chosen[at + 1 :])
         finite = expected.isfinite()
-        errors.append(float((D_rest - expected)[finite].abs().max() / expected[finite].max()))
-        return best(trials, D_rest, chosen, at, budget)
+        errors.append(float((rest.D - expected)[finite].abs().max() / expected[finite].max()))
+        return _best(trials, criterion, rest, chosen, at, budget)
 
-    monkeypatch.setattr(_Trials, "best", checked)
+    monkeypatch.setattr(refinement, "_best", checked)
     exchange_features(X, np.arange(30), 5, OBJECTIVES[name](X))
     assert len(errors) > 60
     assert max(errors) < 1e-5
 
 
-def test_coverage_on_fixed_samples_is_coverage(monkeypatch):
-    X = torch.randn(50, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr("homophily.objectives.BUDGET", 500)
+@pytest.mark.parametrize("budget", [500, 10_000])  # of entries: too few to keep all distances, and enough
+def test_coverage_on_fixed_samples_is_coverage(budget, monkeypatch):
+    X = torch.randn(50, 6, dtype=F64, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr("homophily.objectives.BUDGET", budget)
     coverage = OBJECTIVES["coverage"](X)
-    rows, among = torch.tensor([3, 40, 7]), torch.arange(0, 50, 2)
+    assert (coverage.D is None) == (budget == 500)
+    trials = Trials(X, 3, 2, n_rows=3, n_among=25)
     indices = torch.tensor([[[0, 5, 6], [1, 2, 3], [24, 9, 8]], [[4, 3, 2], [7, 8, 9], [1, 0, 2]]])  # (2, 3, 3)
-    weights = torch.rand(2, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    graph = NeighborGraph(indices, weights, torch.zeros_like(weights), len(among))
-    fixed = coverage.on(rows, among)
-    assert fixed is not coverage
-    torch.testing.assert_close(fixed(graph, 2, rows, among), coverage(graph, 2, rows, among))
+    weights = torch.rand(2, 3, 3, dtype=F64, generator=torch.Generator().manual_seed(1))
+    graph = NeighborGraph(indices, weights, torch.zeros_like(weights), 25)
+    values = coverage.criterion(trials).values(graph, torch.tensor([0, 1]))
+    torch.testing.assert_close(values, coverage(graph, 2, trials.rows, trials.among))

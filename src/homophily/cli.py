@@ -49,8 +49,9 @@ class Method(StrEnum):
 class Objective(StrEnum):
     """What is minimised."""
 
-    energy = "energy"
+    screened = "screened"
     coverage = "coverage"
+    energy = "energy"
 
 
 class FinalGraph(StrEnum):
@@ -103,7 +104,12 @@ Header = Annotated[
 @app.command()
 def select(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy or mat: one sample a row.")],
-    m: Annotated[int, typer.Option("-m", "--n-features", min=1, metavar="M", help="How many features to select.")],
+    m: Annotated[
+        str,
+        typer.Option(
+            "-m", "--n-features", metavar="M", help="How many features to select, or auto: let the data say it."
+        ),
+    ],
     method: Annotated[
         Method,
         typer.Option(metavar="NAME", help=f"Which selector: {', '.join(Method)}."),
@@ -140,8 +146,20 @@ def select(
     ] = None,
     objective: Annotated[
         Objective | None,
-        typer.Option(help="energy: the paper's. coverage: for data with many near-copies.", show_default="energy"),
+        typer.Option(
+            help="screened: explain the other features, beyond chance. coverage: also noise. energy: the paper's.",
+            show_default="screened",
+        ),
     ] = None,
+    stability: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Select again on N subsamples, such as 20: which features would other samples give?",
+            show_default="0, off",
+        ),
+    ] = 0,
     neighbors: Annotated[
         int | None,
         typer.Option(
@@ -195,7 +213,14 @@ def select(
         str | None, typer.Option(help="auto, cpu, cuda or mps.", show_default="auto", rich_help_panel=TRAINING)
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", help="Threads; -1: all.", show_default="-1", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            help="Threads, or processes of --stability; -1: all.",
+            show_default="-1",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
@@ -212,6 +237,8 @@ def select(
     """
     if jobs == 0:
         raise typer.BadParameter("0 threads cannot do anything; give a number of threads, or -1 for all.")
+    if stability == 1:
+        raise typer.BadParameter("--stability 1: one selection agrees with itself; give 2 subsamples or more, or 0.")
     with user_errors(debug):
         from .commands import run_select
 
@@ -226,13 +253,16 @@ def select(
             "n_anchors": n_anchors,
             "final_graph": None if final_graph is None else final_graph.value,
             "device": device,
-            "n_jobs": -1 if jobs is None and method is Method.dirichlet else jobs,
         }
-        interrupted = run_select(
+        if method is Method.dirichlet:
+            given["n_jobs"] = -1 if jobs is None else jobs
+        elif not stability:
+            given["n_jobs"] = jobs
+        code = run_select(
             data,
             method=method.value,
             params={
-                "n_features_to_select": m,
+                "n_features_to_select": _number(m, method),
                 "random_state": seed,
                 **{name: value for name, value in given.items() if value is not None},
                 **dict(map(_parameter, param or ())),
@@ -242,10 +272,12 @@ def select(
             overwrite=overwrite,
             resume=resume,
             checkpoint_every=checkpoint_every,
+            n_subsamples=stability,
+            n_jobs=-1 if jobs is None else jobs,
             quiet=quiet,
         )
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    if code:
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -330,6 +362,21 @@ def compare(
 app.command()(reproduce)
 app.add_typer(runs, name="runs")
 app.add_typer(datasets, name="datasets")
+
+
+def _number(text: str, method: Method) -> int | str:
+    """What ``-m`` asks for."""
+    if text == "auto":
+        if method is not Method.dirichlet:
+            raise ValueError(f"-m auto works with --method dirichlet only; give --method {method} a number.")
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise typer.BadParameter(f"{text!r} is no number of features: give a whole number from 1 on, or auto.")
+    return number
 
 
 def _parameter(text: str) -> tuple[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import signal
 import sys
@@ -21,6 +22,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from .checkpoint import Checkpoints, forget, is_unfinished
+from .cli_common import INTERRUPTED
 from .distributed import WorkerLostError, joined, launched
 from .graph import adaptive_knn_graph
 from .io import Table, read_table, write_reduced
@@ -28,8 +30,10 @@ from .joint import MANY, DirichletSelector
 from .methods import METHODS
 from .output import CHECKPOINT, RESULTS, check_output, output_folder
 from .preprocessing import standardize
+from .refits import FRACTION, Refits, check_refits, described, in_words, refit
 from .report import write_report
-from .wording import listing
+from .stability import Stability
+from .wording import counted, listing
 
 __all__ = ["command_line", "run_select"]
 
@@ -46,9 +50,11 @@ def run_select(
     overwrite: bool,
     resume: bool,
     checkpoint_every: float,
+    n_subsamples: int,
+    n_jobs: int,
     quiet: bool,
-) -> bool:
-    """Read ``data``, fit the selector, write the result folder, show what came out; true if training was interrupted.
+) -> int:
+    """Read ``data``, fit the selector, write the result folder, show what came out; the exit code.
 
     Under ``torchrun`` all processes train together, and the first one shows and writes.
 
@@ -64,6 +70,10 @@ def run_select(
         Arguments of :func:`~homophily.io.read_table`.
     folder : Path
         Output folder.
+    n_subsamples : int
+        Subsamples to select on again, see :mod:`homophily.refits`; none if 0.
+    n_jobs : int
+        Processes that do so.
     overwrite, resume, checkpoint_every, quiet
         As the options of the command.
     """
@@ -71,10 +81,12 @@ def run_select(
         raise ValueError(f"--resume goes on with --method dirichlet only; --method {method} keeps no checkpoints.")
     if launched() and method != "dirichlet":
         raise ValueError(f"torchrun trains --method dirichlet only; run --method {method} without it.")
+    if launched() and n_subsamples:
+        raise ValueError("--stability runs in one process: run the same command without torchrun.")
     with joined(params.get("device", "auto")) as team:
         first = team.rank == 0
         out = Console(soft_wrap=True, highlight=False, quiet=quiet or not first)
-        selector = _make(method, params, verbose=first and not quiet and sys.stderr.isatty())
+        selector = _make(method, params, verbose=first and _drawing(quiet))
         training: dict[str, Any] = {}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
@@ -93,22 +105,38 @@ def run_select(
                 out.print(f"[yellow]Note:[/] {escape(note)}")
             if method == "dirichlet" and first:
                 training["checkpoint"] = _checkpoint(folder, out, resume, checkpoint_every)
+            if n_subsamples:
+                check_refits(selector, n)
             started = time.perf_counter()
             with _interruptible(first) as stop_requested, _saved_in(folder / CHECKPOINT):
                 selector.fit(table.X, callback=stop_requested, **training)
             seconds = time.perf_counter() - started
     if not first:
-        return False
+        return 0
     notes = _notes(selector, table, [str(w.message) for w in caught])
+    refits = Refits()
+    if n_subsamples:
+        if not selector.interrupted_:
+            out.print(f"Selecting again on {n_subsamples} random parts of {FRACTION:.0%} of the samples.")
+        each = math.inf if resume else seconds  # what was trained before does not count in them
+        refits = refit(selector, table.X, n_subsamples, n_jobs=n_jobs, seconds=each, show=_drawing(quiet))
+    if refits.note:
+        notes.append(refits.note)
+    code = INTERRUPTED if selector.interrupted_ else refits.code
     with _saved_in(folder / CHECKPOINT), output_folder(folder) as draft:
-        _write_result(draft, selector, table, _summary(selector, data, table, seconds), notes)
+        _write_result(draft, selector, table, _summary(selector, data, table, seconds), notes, refits.stability)
         written = _in_order(draft)
-    if method == "dirichlet" and not selector.interrupted_:
+    if method == "dirichlet" and code != INTERRUPTED:
         forget(folder / CHECKPOINT)
-    _show_result(out, selector, table, seconds, notes[len(table.notes) :])
+    _show_result(out, selector, table, seconds, notes[len(table.notes) :], refits.stability)
     out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {', '.join(written)}")
     out.print(f"Report: [bold]{escape(str(folder / 'report.html'))}[/]")
-    return selector.interrupted_
+    return code
+
+
+def _drawing(quiet: bool) -> bool:
+    """Whether progress is to be drawn."""
+    return not quiet and sys.stderr.isatty()
 
 
 def _checkpoint(folder: Path, out: Console, resume: bool, every: float) -> Checkpoints:
@@ -140,10 +168,10 @@ def _make(method: str, params: dict[str, Any], *, verbose: bool) -> Any:
     return cls(**params, **({"verbose": verbose} if "verbose" in known else {}))
 
 
-def _selection(selector: Any, names: list[str]) -> pd.DataFrame:
+def _selection(selector: Any, names: list[str], stability: Stability | None) -> pd.DataFrame:
     """``selected.csv``: one row a chosen feature, the best first."""
     chosen = selector.selected_features_
-    return pd.DataFrame(
+    selection = pd.DataFrame(
         {
             "rank": np.arange(1, len(chosen) + 1),
             "index": chosen,
@@ -151,6 +179,20 @@ def _selection(selector: Any, names: list[str]) -> pd.DataFrame:
             "score": selector.scores_[chosen],
         }
     )
+    if stability is not None:
+        selection["frequency"] = stability.frequency[chosen]
+    if hasattr(selector, "alternatives_"):
+        selection["alternatives"] = ["; ".join(copies) for copies in _near_copies(selector, names)]
+    return selection
+
+
+def _near_copies(selector: Any, names: list[str]) -> list[list[str]]:
+    """Names of what could replace each chosen feature, the closest first; none for methods that do not look for them.
+
+    One list a chosen feature.
+    """
+    found = getattr(selector, "alternatives_", [[]] * len(selector.selected_features_))
+    return [[names[i] for i in copies if i >= 0] for copies in found]
 
 
 def _summary(selector: Any, data: Path, table: Table, seconds: float) -> dict[str, Any]:
@@ -163,7 +205,7 @@ def _summary(selector: Any, data: Path, table: Table, seconds: float) -> dict[st
     }
     if isinstance(selector, DirichletSelector):
         each = selector.energy_ / n / len(selector.selected_features_)
-        restarts = f", {len(selector.restart_objectives_)} restarts"
+        restarts = f", {counted(len(selector.restart_objectives_), 'restart')}"
         facts |= {
             "Objective": selector.objective,
             "Neighbours": selector.n_neighbors,
@@ -195,14 +237,15 @@ def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
     if len(dropped):
         names = listing(table.names[i] for i in dropped)
         notes.append(f"{len(dropped)} constant columns cannot be selected: {names}.")
-    if len(selector.selected_features_) != selector.n_features_to_select:  # AllFeatures
+    if selector.n_features_to_select not in (len(selector.selected_features_), "auto"):  # AllFeatures
         notes.append(f"{type(selector).__name__} takes every column that varies; -m is not used.")
     exchanged = getattr(selector, "exchanged_features_", ())
     if len(exchanged):
         names = listing(table.names[i] for i in exchanged)
         notes.append(
-            f"Put in after training, by exchange, because that lowers the exact {selector.objective}; the score is "
-            f"that of the feature that was replaced: {names}."
+            f"{len(exchanged)} of the {len(selector.selected_features_)} features were put in after training, by "
+            f"exchange, because that lowers the exact objective; their score is that of the feature that was replaced: "
+            f"{names}."
         )
     if selector.interrupted_:
         sure = selector.history_.get("confidence")
@@ -214,13 +257,22 @@ def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
     return notes + list(dict.fromkeys(warned))
 
 
-def _write_result(folder: Path, selector: Any, table: Table, summary: dict[str, Any], notes: list[str]) -> None:
-    selection = _selection(selector, table.names)
+def _write_result(
+    folder: Path,
+    selector: Any,
+    table: Table,
+    summary: dict[str, Any],
+    notes: list[str],
+    stability: Stability | None,
+) -> None:
+    selection = _selection(selector, table.names, stability)
     selection.to_csv(folder / "selected.csv", index=False)
     write_reduced(table, selector.get_support(indices=True), folder / "reduced")
     graph = _graph(selector, table)
     if graph is not None:
         sp.save_npz(folder / "graph.npz", graph)
+    if getattr(selector, "path_", None):
+        pd.DataFrame(selector.path_).to_csv(folder / "path.csv", index=False)
     if selector.history_:
         history = pd.DataFrame(selector.history_)
         history.insert(0, "step", np.arange(1, len(history) + 1))
@@ -229,12 +281,33 @@ def _write_result(folder: Path, selector: Any, table: Table, summary: dict[str, 
     write_report(
         folder / "report.html",
         summary=summary,
-        selected=selection.assign(shown=_readable(selection["score"])).to_dict("records"),
+        selected=selection.assign(
+            shown=_readable(selection["score"]),
+            copies=[listing(copies, 3) for copies in _near_copies(selector, table.names)],
+        ).to_dict("records"),
         score_meaning=selector.score_meaning,
         history=selector.history_,
         notes=notes,
         usage=_usage(selector),
+        path=getattr(selector, "path_", {}),
+        size_reason=_size_reason(selector),
+        stability=None if stability is None else described(stability, selector.selected_features_, table.names),
     )
+
+
+def _size_reason(selector: Any) -> str:
+    """Why there are so many features, if it was left to the data."""
+    path = getattr(selector, "path_", None)
+    if not path:
+        return ""
+    m = len(selector.selected_features_)
+    explained = path["explained"][np.searchsorted(path["n_features"], m)]
+    return {
+        "explained": f"{m} features, because about as many are explained by others beyond chance.",
+        "knee": f"{m} features, because more would explain little more: the graph of these explains "
+        f"{explained:.0%} of the data, and of {path['n_features'][-1]} features {path['explained'][-1]:.0%}.",
+        "none": f"{m} features, though none is explained by others beyond chance.",
+    }[selector.size_rule_]
 
 
 def _graph(selector: Any, table: Table) -> sp.csr_array | None:
@@ -272,20 +345,45 @@ def _in_order(folder: Path) -> list[str]:
     return [f"{name}/" if (folder / name).is_dir() else name for name in names]
 
 
-def _show_result(out: Console, selector: Any, table: Table, seconds: float, notes: list[str], most: int = 10) -> None:
-    selection = _selection(selector, table.names)
+def _show_result(
+    out: Console,
+    selector: Any,
+    table: Table,
+    seconds: float,
+    notes: list[str],
+    stability: Stability | None,
+    most: int = 10,
+) -> None:
+    selection = _selection(selector, table.names, stability)
+    cells = {
+        "rank": selection["rank"].astype(str),
+        "feature": selection["name"].map(escape),
+        "column": selection["index"].astype(str),
+        "score": _readable(selection["score"]),
+    }
+    if stability is not None:
+        cells["frequency"] = selection["frequency"].map("{:.0%}".format)
     grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for name, justify in (("rank", "right"), ("feature", "left"), ("column", "right"), ("score", "right")):
-        grid.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    shown = selection.assign(shown=_readable(selection["score"])).head(most)
-    for row in shown.itertuples(index=False):
-        grid.add_row(str(row.rank), escape(str(row.name)), str(row.index), str(row.shown))
+    for name in cells:
+        grid.add_column(name, justify="left" if name == "feature" else "right", overflow="fold")
+    for row in list(zip(*cells.values(), strict=True))[:most]:
+        grid.add_row(*row)
     steps = f", {selector.n_iter_} steps" if selector.n_iter_ else ""
     energy = f", energy {selector.energy_:.4g}" if hasattr(selector, "energy_") else ""
     out.print(f"Selected {len(selection)} features in {seconds:.1f} s{steps}{energy}.\n")
+    if _size_reason(selector):
+        out.print(f"auto: {_size_reason(selector)}\n")
     out.print(grid, soft_wrap=False)
     if len(selection) > most:
         out.print(f"     ... and {len(selection) - most} more in selected.csv")
+    if stability is not None:
+        out.print(f"\n{in_words(stability)}")
+    replaceable = sum(map(bool, _near_copies(selector, table.names)))
+    if replaceable:
+        have = (
+            "has near-copies that could replace it" if replaceable == 1 else "have near-copies that could replace them"
+        )
+        out.print(f"\n{replaceable} of the {len(selection)} {have}: see selected.csv.")
     for note in notes:
         out.print(f"\n[yellow]Note:[/] {escape(note)}")
 

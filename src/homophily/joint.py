@@ -16,17 +16,19 @@ from joblib import Parallel, delayed
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from .alternatives import near_copies
 from .base import BaseSelector
 from .checkpoint import Checkpoint, Checkpoints, saved_seeds
 from .distributed import ALONE, Team, current_team
 from .graph import adaptive_knn_graph, dirichlet_energy, graph_method
 from .nn import KNNGraph, cross_squared_distances, exact_similarities
 from .nn.soft_topk import SOLVERS
-from .objectives import OBJECTIVES, Objective
+from .objectives import OBJECTIVES, Energy, Objective, Screened
 from .preprocessing import Standardized
 from .progress import Report, training_progress
 from .refinement import BUDGET, ROWS, exchange_features
 from .runtime import one_thread, resolve_device
+from .size import choose_size
 from .training import (
     HISTORY,
     Callback,
@@ -65,8 +67,10 @@ class DirichletSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, optional
-        The number m of features. By default half of the columns that vary.
+    n_features_to_select : int or "auto", optional
+        The number m of features. By default half of the columns that vary. ``"auto"`` takes as many as are explained
+        by others beyond chance, or where that is nearly all of them, as many as it takes to explain most of the data
+        (:func:`~homophily.size.choose_size`): see ``path_``.
     n_neighbors : int
         The number k of neighbours in the graph.
     graph : {"soft", "exact"}
@@ -78,9 +82,12 @@ class DirichletSelector(BaseSelector):
         finds Circles in none of 8 runs of training alone). ``reg`` is free of units.
     n_candidates : int or "all", optional
         Nearest points among which the soft graph selects, see :class:`~homophily.nn.KNNGraph`.
-    objective : {"energy", "coverage"}
-        ``"energy"`` is the paper's: smooth selected features. ``"coverage"`` asks that *all* features be smooth on the
-        graph of the selected ones, which suits data with many near-copies (images, spectra).
+    objective : {"screened", "coverage", "energy"}
+        ``"energy"`` is the paper's: smooth selected features, on redundant data near-copies of each other.
+        ``"coverage"`` asks that *all* features be smooth on the graph of the selected ones. ``"screened"`` asks it of
+        those alone that are explained beyond chance, and that each selected feature be explained by the others, so
+        that noise is neither counted nor selected; it takes effect in the exchange (``refine``), training is that of
+        coverage. See :mod:`homophily.screening`.
     learning_rate : float, optional
         Of Adam. By default ``10 log(1 + d) / max_iter``: a column has to lead by about log d to hold against d
         rivals, and this lets it go ten times that far.
@@ -136,6 +143,14 @@ class DirichletSelector(BaseSelector):
         the exchange put in has taken over the certainty of the one that it replaced.
     exchanged_features_ : ndarray
         Those of the selected features that training had not chosen, see ``refine``.
+    alternatives_ : ndarray (m, <= 10)
+        Columns that could replace each selected feature, in the order of ``selected_features_``: those that correlate
+        with it by at least .9 (or at most -.9), the closest first; -1 where there are no more.
+    path_ : dict of ndarray
+        With ``"auto"``, what selections of other sizes would explain: ``n_features``, ``explained``, ``by_chance`` and
+        ``discovered`` as in :class:`~homophily.size.Size`. Otherwise empty.
+    size_rule_ : {"given", "explained", "knee", "none"}
+        Why there are so many features; ``"none"`` if ``"auto"`` found none that others explain.
     graph_ : csr_array (n, n) or None
         The adaptive k-NN graph of the samples on the selected, standardised features, see ``final_graph``. Rows sum
         to 1.
@@ -186,6 +201,7 @@ class DirichletSelector(BaseSelector):
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseSelector._parameter_constraints,
+        "n_features_to_select": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "graph": [StrOptions({"soft", "exact"})],
         "reg": [Interval(Real, 0, None, closed="neither")],
@@ -215,7 +231,7 @@ class DirichletSelector(BaseSelector):
 
     def __init__(
         self,
-        n_features_to_select: int | None = None,
+        n_features_to_select: int | str | None = None,
         *,
         n_neighbors: int = 5,
         graph: str = "soft",
@@ -223,7 +239,7 @@ class DirichletSelector(BaseSelector):
         solver: str = "newton",
         scale: str = "row",
         n_candidates: int | str | None = None,
-        objective: str = "energy",
+        objective: str = "screened",
         learning_rate: float | None = None,
         max_iter: int = 150,
         temperature: tuple[float, float] | None = None,
@@ -275,7 +291,7 @@ class DirichletSelector(BaseSelector):
     @classmethod
     def from_paper(
         cls,
-        n_features_to_select: int | None = None,
+        n_features_to_select: int | str | None = None,
         *,
         n_neighbors: int = 5,
         reg: float = 0.01,
@@ -295,6 +311,7 @@ class DirichletSelector(BaseSelector):
         loss a row and feature (Adam does not see the factor), and the assignment to distinct features at the end.
         """
         choices: dict[str, Any] = {
+            "objective": "energy",
             "solver": "bregman",
             "scale": "none",
             "n_candidates": "all",
@@ -357,14 +374,15 @@ class DirichletSelector(BaseSelector):
         n_sampled = n if n_anchors is None else self._n_sampled(n, d, source.dtype, batch_size, n_anchors)
         method = self._graph_method(n)
         data = self._standardize(source, n_sampled, seed=sampling, team=None if n_anchors is None else team)
-        m = self._number_to_select(data)
         device = resolve_device(self.device)
         rows = Rows(torch.from_numpy(data.values).to(device), data.first, n_sampled, n, team)
-        schedule = self._schedule(n_sampled, rows.local.shape[1], m, min(batch_size, n_sampled), n_anchors)
         graph = self._graph_module(n_sampled)
-        states = self._checkpoints(place, data, m, [*seeds, sampling], team)
 
         with one_thread(), training_progress(self.verbose, self.max_iter, self.n_init, callback) as report:
+            m = self._set_size(data, rows, sampling, report)
+            schedule = self._schedule(n_sampled, rows.local.shape[1], m, min(batch_size, n_sampled), n_anchors)
+            # A run that was stopped before it knew its size has nothing that another one could go on with.
+            states = self._checkpoints(None if report.stopped else place, data, m, [*seeds, sampling], team)
             # Processes have to take turns in the same order, so threads are for a process that is alone.
             trained = Parallel(n_jobs=self.n_jobs if team.size == 1 else 1, backend="threading")(
                 delayed(_train_group)(rows, m, graph, OBJECTIVES[self.objective], schedule, group, seed, report, state)
@@ -374,6 +392,23 @@ class DirichletSelector(BaseSelector):
             points = self._reference(rows, sampling)
             self._keep_best(data, rows, points, [group for group in trained if group is not None], report, method)
         return self
+
+    def _set_size(self, data: Standardized, rows: Rows, seed: int, report: Report) -> int:
+        """The number of features to select, with ``path_`` and ``size_rule_``; the same in all processes of a team."""
+        self.path_: dict[str, np.ndarray] = {}
+        self.size_rule_ = "given"
+        if self.n_features_to_select != "auto":
+            return self._number_to_select(data)
+        size = choose_size(self._reference(rows, seed), self.n_neighbors, should_stop=report.exchange)
+        self.path_, self.size_rule_ = size.path, size.rule
+        if size.rule == "none":
+            warnings.warn(
+                "No feature of X is explained by others beyond chance, so the data do not say how many to select: "
+                f'n_features_to_select="auto" takes {size.n_features}. Give the number, or try more samples.',
+                UserWarning,
+                stacklevel=4,
+            )
+        return int(rows.team.first_(torch.tensor([size.n_features])))
 
     def shares(self, n: int) -> bool:
         """Whether processes that train together share ``n`` rows; of few, each does all of the work."""
@@ -461,9 +496,11 @@ class DirichletSelector(BaseSelector):
             self._exchange(points, objective, logits, picks, values, report)
         best = int(values.argmin())
         self.exchanged_features_ = data.kept[np.setdiff1d(picks[best], learned[best])]
-        self.restart_objectives_ = values * (data.n_rows / len(points))
+        self.restart_objectives_ = values if isinstance(objective, Screened) else values * (data.n_rows / len(points))
         self.logits_ = logits[best]
         self._set_selection(data, picks[best], selection_strength(self.logits_))
+        copies = near_copies(points, np.searchsorted(data.kept, self.selected_features_))
+        self.alternatives_ = np.where(copies < 0, -1, data.kept[copies])
         self._set_graph(data, rows, graph_method)
         owner, place = [(group, place) for group in trained for place in range(len(group.logits))][best]
         self.history_ = {
@@ -501,22 +538,28 @@ class DirichletSelector(BaseSelector):
         A random selection is improved as well, and takes the place of the best restart if it ends up better: single
         exchanges can get stuck, and seldom twice.
         """
-        budget = BUDGET
+        d, m = logits[0].shape
+        others = self._other_starts(points, objective, d, m, report)
+        budget = BUDGET[self.objective]
+        share = budget // (len(values) + len(others))
 
         def improve(restart: int, start: np.ndarray, n_rows: int) -> None:
-            nonlocal budget
-            if budget <= 0 or report.stopped:
+            if report.stopped:
                 return
-            found, budget = exchange_features(
+            found, _ = exchange_features(
                 points,
                 start,
                 self.n_neighbors,
                 objective,
-                budget=budget,
+                budget=share,
                 should_stop=report.exchange,
                 n_rows=n_rows,
             )
-            value = self._judge(points, found, objective)
+            # On other rows an exchange may have done harm, so where it began from is judged as well.
+            value, found = min(
+                ((self._judge(points, features, objective), features) for features in (found, start)),
+                key=lambda judged: judged[0],
+            )
             if value < values[restart]:
                 found = _aligned(picks[restart], found)
                 _hand_on(logits[restart], picks[restart], found)
@@ -526,10 +569,26 @@ class DirichletSelector(BaseSelector):
         for restart in values.argsort():
             improve(restart, picks[restart], few)
         best = int(values.argmin())
-        d, m = logits[best].shape
-        improve(best, np.random.RandomState(0).permutation(d)[:m], few)
+        for start in others:
+            improve(best, start, few)
         if len(points) > JUDGED:  # what few rows have found in little time, many confirm
             improve(best, picks[best], many)
+
+    def _other_starts(
+        self, points: torch.Tensor, objective: Objective, d: int, m: int, report: Report
+    ) -> list[np.ndarray]:
+        """Selections to improve beside the learned ones; single exchanges can get stuck, and seldom twice.
+
+        One is random. For screened coverage there are two more: a structure that several features have to be seen
+        together for has a low energy, and what stands out of much noise is smooth on the graph of all features.
+        """
+        order = np.random.RandomState(0).permutation(d)
+        if not isinstance(objective, Screened):
+            return [order[:m]]
+        joint, _ = exchange_features(
+            points, order[-m:], self.n_neighbors, Energy(points), max_passes=2, should_stop=report.exchange
+        )
+        return [order[:m], joint, objective.surest(m, self.n_neighbors, ROWS[1])]
 
     def _judge(self, points: torch.Tensor, features: np.ndarray, objective: Objective) -> float:
         return judge(points, features, self.n_neighbors, objective, JUDGED)

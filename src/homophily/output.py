@@ -15,7 +15,7 @@ from .persistence import replacing
 __all__ = ["STORE", "check_output", "check_store_folder", "check_writable", "output_folder", "write_whole"]
 
 # What a run writes, so what --overwrite may remove.
-RESULTS = ("selected.csv", "reduced.*", "graph.npz", "history.csv", "model", "report.html")
+RESULTS = ("selected.csv", "reduced.*", "graph.npz", "path.csv", "history.csv", "model", "report.html")
 STORE = "runs.sqlite"  # what compare and reproduce keep their finished cells in
 CHECKPOINT = "checkpoint"  # folder for the state of an unfinished run
 

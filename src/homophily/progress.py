@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 
 from .training import Callback, Progress
 
-__all__ = ["Report", "Step", "StepCallback", "Steps", "step_progress", "training_progress"]
+__all__ = ["Report", "Step", "StepCallback", "Steps", "refit_progress", "step_progress", "training_progress"]
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,28 @@ def step_progress(show: bool | int, callback: StepCallback | None) -> Iterator[S
 
 
 @contextmanager
-def _bar(show: bool | int) -> Iterator[Bar | None]:
+def refit_progress(show: bool, total: int) -> Iterator[Callable[[int], None] | None]:
+    """Yield what is to be called with the number of refits done; with ``show`` it draws a bar on standard error."""
+    with _bar(show, speed_estimate_period=3600) as bar:  # a refit may take minutes
+        if bar is None:
+            yield None
+            return
+        task = bar.add_task("", total=total, detail=f"0/{total} subsamples")
+        yield lambda done: bar.update(task, completed=done, detail=f"{done}/{total} subsamples")
+
+
+@contextmanager
+def _bar(show: bool | int, speed_estimate_period: float = 30) -> Iterator[Bar | None]:
     if not show:
         yield None
         return
     console = Console(file=sys.stderr)
     columns = (BarColumn(bar_width=16), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[detail]}"))
-    with Bar(*columns, TimeRemainingColumn(compact=True), console=console, transient=console.is_terminal) as bar:
+    with Bar(
+        *columns,
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=console.is_terminal,
+        speed_estimate_period=speed_estimate_period,
+    ) as bar:
         yield bar

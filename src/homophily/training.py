@@ -17,7 +17,7 @@ from torch import Tensor
 from .checkpoint import Checkpoint
 from .distributed import ALONE, Team, WorkerLostError
 from .nn import KNNGraph, UniqueFeatureSelector
-from .objectives import Objective
+from .objectives import Objective, Screened
 from .preprocessing import sample_position
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 CHUNK = 2**22  # entries of a transport plan that are held at once
+SCREENED = 1024  # rows that judge screened coverage
 TINY = 1e-30
 HISTORY = ("loss", "energy", "temperature", "confidence")
 START, NOISE, BATCHES, ANCHORS = range(4)  # what is drawn, each from its own stream of random numbers
@@ -386,9 +387,12 @@ def selection_strength(logits: np.ndarray) -> np.ndarray:
 def judge(X: Tensor, features: np.ndarray, k: int, objective: Objective, n_rows: int | None = None) -> float:
     """Exact value of ``objective`` for chosen ``features``: hard neighbours among all of X, float64 where there is one.
 
-    Summed over all rows, or over the first ``n_rows``, which then stand for the others.
+    Summed over all rows, or over the first ``n_rows``, which then stand for the others. What is no sum, and dearer, is
+    judged by fewer.
     """
     k = int(k)
+    if isinstance(objective, Screened):
+        return objective.judge(features, k, SCREENED)
     everyone = torch.arange(len(X), device=X.device)
     chosen = X[:, torch.as_tensor(features, device=X.device)]
     if X.device.type != "mps":

@@ -12,10 +12,9 @@ from ..evaluation.cell import METRICS
 from ..evaluation.tables import LOWER_IS_BETTER, TASKS, ResultTable
 from ..evaluation.tables import OURS as OURS_COLUMN
 from ..evaluation.tables import THEIRS as PAPER_COLUMN
-from ..joint import DirichletSelector
 from .ablated import FixedGraphSelector, GraphOfAllFeatures
 from .experiment import TASK_OF, Experiment, Results
-from .settings import numbers_of_features
+from .settings import numbers_of_features, ours
 
 __all__ = ["AblationExperiment"]
 
@@ -51,9 +50,9 @@ class AblationExperiment(Experiment):
         ms = numbers_of_features(dataset, own)
         common = {"dataset": dataset, "experiment": self.name, "with_random": False, **own.judging()}
         features = {
-            OURS: DirichletSelector(),
-            TRAINED: DirichletSelector(refine=False),
-            REPEATING: DirichletSelector(refine=False, unique=False),
+            OURS: ours(),
+            TRAINED: ours(refine=False),
+            REPEATING: ours(refine=False, unique=False),
             **{f"{FIXED} {sigma}": FixedGraphSelector(sigma=sigma) for sigma in SIGMAS},
             FIXED_WIDE: FixedGraphSelector(sigma=None),
         }

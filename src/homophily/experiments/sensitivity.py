@@ -12,7 +12,7 @@ from ..evaluation import Comparison, RunStore, paper_table
 from ..evaluation.tables import ResultTable
 from ..joint import DirichletSelector
 from .experiment import Experiment, Results
-from .settings import Settings, numbers_of_features
+from .settings import Settings, numbers_of_features, ours
 
 __all__ = ["SensitivityExperiment"]
 
@@ -50,14 +50,14 @@ class SensitivityExperiment(Experiment):
             **own.judging(),
         }
         varied = {
-            f"{variant}: {name}={value}": DirichletSelector(**{name: value}, **options)
+            f"{variant}: {name}={value}": ours(**{name: value}, **options)
             for variant, options in VARIANTS.items()
             for name, values in (QUICK_VALUES if own.quick else VALUES).items()
             for value in values
-            if value != getattr(DirichletSelector(), name)
+            if value != getattr(ours(), name)
         }
         yield Comparison(X, y, methods=varied, ms=[best_m(dataset, own)], **common)
-        bases = {f"{variant}: {BASE}": DirichletSelector(**options) for variant, options in VARIANTS.items()}
+        bases = {f"{variant}: {BASE}": ours(**options) for variant, options in VARIANTS.items()}
         ms = sorted({*numbers_of_features(dataset, own), best_m(dataset, own)})
         yield Comparison(X, y, methods=bases, ms=ms, **common)
 
@@ -93,7 +93,7 @@ def _points(cells: pd.DataFrame, dataset: str, at: int) -> pd.DataFrame:
     varied = varied.assign(
         parameter=varied["setting"].str.split("=").str[0], value=varied["setting"].str.split("=").str[1]
     )
-    defaults = DirichletSelector().get_params()
+    defaults = ours().get_params()
     starred = [
         base[base["m"] == at].assign(parameter=name, value=_shown(defaults[name]), default=True) for name in VALUES
     ]

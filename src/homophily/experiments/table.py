@@ -20,9 +20,9 @@ __all__ = ["TableExperiment"]
 ORDER = ["cae", "dufs", "wast", "aefs", "ls", "rsr", "udfs", "dirichlet", PAPER, "all", "random"]
 
 NOTES = (
-    "homophily is DirichletSelector with our defaults and not with the paper's, which dirichlet-paper has "
-    "(--methods). The other methods have our defaults too, and WAST and DUFS what the paper sets by data set; only "
-    "--protocol paper without --quick takes the paper's settings for all.",
+    'homophily is DirichletSelector(objective="energy"): the paper\'s objective, with our training and not with the '
+    "paper's, which dirichlet-paper has (--methods). The other methods have our defaults, and WAST and DUFS what the "
+    "paper sets by data set; only --protocol paper without --quick takes the paper's settings for all.",
     "The network that reconstructs has at most 1024 hidden units, which matters for AllFea; the paper's has d.",
 )
 

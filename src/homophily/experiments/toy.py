@@ -24,7 +24,7 @@ from ..joint import DirichletSelector
 from ..preprocessing import standardize
 from ..wording import counted
 from .experiment import Results
-from .settings import Settings
+from .settings import Settings, ours
 
 __all__ = ["ToyExperiment"]
 
@@ -66,9 +66,9 @@ class ToyExperiment:
         self.missing: list[str] = []
         # The paper's settings take about a minute a draw.
         self.methods: dict[str, DirichletSelector | None] = {
-            OURS: DirichletSelector(),
-            TRAINED: DirichletSelector(refine=False),
-            REPEATING: DirichletSelector(refine=False, unique=False),
+            OURS: ours(),
+            TRAINED: ours(refine=False),
+            REPEATING: ours(refine=False, unique=False),
             HEAT: None,
             **({} if settings.quick else {PAPER: DirichletSelector.from_paper(solver="newton")}),
         }
