@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from samples import planted
 
 from homophily import DirichletSelector
 from homophily.objectives import Screened
@@ -17,16 +18,6 @@ F64 = torch.float64
 TAU, NU, ZETA, C = 0.15, 0.05, 8.0, math.log(2)
 LITTLE = 1e-3
 K = 5
-
-
-def planted(n, d, n_planted, seed=0):
-    """Columns that each show four clusters in another order, then noise; standardised."""
-    rng = np.random.default_rng(seed)
-    cluster = rng.integers(4, size=n)
-    X = rng.standard_normal((n, d))
-    for f in range(n_planted):
-        X[:, f] += rng.permutation([-2.25, -0.75, 0.75, 2.25])[cluster]
-    return torch.from_numpy((X - X.mean(0)) / X.std(0))
 
 
 def words(n, n_topical, n_rare, seed=0):

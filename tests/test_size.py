@@ -1,8 +1,12 @@
 """The number of features: its parts against brute force, the whole on data whose number is known."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+import samples
 import torch
+from samples import scaled
 from sklearn.base import clone
 
 from homophily import DirichletSelector, joint, size
@@ -13,21 +17,7 @@ from homophily.trials import Trials
 
 F64 = torch.float64
 QUICK = {"max_iter": 5, "random_state": 0}
-
-
-def standardized(X):
-    X = torch.as_tensor(X, dtype=F64)
-    return (X - X.mean(0)) / X.std(0, correction=0)
-
-
-def planted(n, d, n_planted, *, n_clusters=4, seed=0):
-    """Columns that each show the clusters in another order, then noise; standardised."""
-    rng = np.random.default_rng(seed)
-    cluster = rng.integers(n_clusters, size=n)
-    X = rng.standard_normal((n, d))
-    for f in range(n_planted):
-        X[:, f] += rng.permutation(np.linspace(-3, 3, n_clusters))[cluster]
-    return standardized(X)
+planted = partial(samples.planted, reach=3)
 
 
 def similarities(X, features, k):
@@ -194,7 +184,7 @@ def test_the_same_again_whatever_is_drawn_elsewhere():
 
 def copies_of_three():
     rng = np.random.default_rng(0)
-    return standardized(np.repeat(rng.uniform(-1, 1, (120, 3)), 8, axis=1) + 0.1 * rng.standard_normal((120, 24)))
+    return scaled(np.repeat(rng.uniform(-1, 1, (120, 3)), 8, axis=1) + 0.1 * rng.standard_normal((120, 24)))
 
 
 @pytest.mark.parametrize("X", [planted(150, 24, 24), copies_of_three()], ids=["planted", "copies"])
@@ -241,7 +231,7 @@ def test_hardly_more_samples_than_neighbours(n):
 
 
 def test_samples_that_repeat():
-    X = standardized(planted(12, 10, 5).repeat(7, 1))
+    X = scaled(planted(12, 10, 5).repeat(7, 1))
     found = choose_size(X, 5)
     assert 1 <= found.n_features <= 10
     check_path(found.path, 10, found.n_features)

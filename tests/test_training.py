@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from samples import standardized
 
 from homophily.nn import KNNGraph, dirichlet_energy
 from homophily.objectives import OBJECTIVES, Coverage
@@ -21,11 +22,6 @@ from homophily.training import (
 )
 
 F64 = torch.float64
-
-
-def standardized(n, d, seed=0):
-    X = torch.randn(n, d, dtype=F64, generator=torch.Generator().manual_seed(seed))
-    return (X - X.mean(0)) / X.std(0, correction=0)
 
 
 @pytest.fixture(name="problem")

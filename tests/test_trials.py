@@ -3,22 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from samples import heavy_tailed, standardized
 
 from homophily.nn import KNNGraph, exact_similarities
 from homophily.trials import WIDE, Trials, energies, similarities
 
 F64 = torch.float64
-
-
-def standardized(n, d, seed=0):
-    X = torch.randn(n, d, dtype=F64, generator=torch.Generator().manual_seed(seed))
-    return (X - X.mean(0)) / X.std(0, correction=0)
-
-
-def heavy_tailed(n, d, seed=0):
-    """Columns whose outliers upset the order of the neighbours in the other columns."""
-    X = standardized(n, d, seed) ** 3
-    return (X - X.mean(0)) / X.std(0, correction=0)
 
 
 def exact_graph(trials, features):

@@ -107,7 +107,7 @@ class DirichletSelector(BaseSelector):
     refine : bool
         After training, exchange single features while that lowers the exact objective
         (:func:`~homophily.refinement.exchange_features`), as judged by 256 samples and their neighbours, and of more
-        than 4096 samples in the end by 1024. It begins with what was learned, and a second time with random features.
+        than 4096 samples in the end by 1024. It begins with what was learned, and again with other selections.
     batch_size : int or "all", optional
         Rows that a step looks at, by default all up to 256. Each row still finds its neighbours among all samples, so
         a batch's gradient is right in expectation. With anchors it is rounded to a multiple of four.
@@ -535,8 +535,7 @@ class DirichletSelector(BaseSelector):
     ) -> None:
         """Exchange features of the restarts, the best first, while the budget lasts; updates the lists in place.
 
-        A random selection is improved as well, and takes the place of the best restart if it ends up better: single
-        exchanges can get stuck, and seldom twice.
+        Other selections are improved as well, and take the place of the best restart if they end up better.
         """
         d, m = logits[0].shape
         others = self._other_starts(points, objective, d, m, report)
@@ -555,9 +554,10 @@ class DirichletSelector(BaseSelector):
                 should_stop=report.exchange,
                 n_rows=n_rows,
             )
-            # On other rows an exchange may have done harm, so where it began from is judged as well.
+            # On other rows an exchange may have done harm, so a start that has not been judged yet is judged as well.
+            candidates = [found] if start is picks[restart] else [found, start]
             value, found = min(
-                ((self._judge(points, features, objective), features) for features in (found, start)),
+                ((self._judge(points, features, objective), features) for features in candidates),
                 key=lambda judged: judged[0],
             )
             if value < values[restart]:

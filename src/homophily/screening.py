@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from .nn import NeighborGraph, cross_squared_distances
-from .trials import Rest, Trials, energies, similarities
+from .trials import Rest, Trials, energies
 
 __all__ = ["Explained", "Screen", "discovery_threshold"]
 
@@ -144,8 +144,7 @@ class Screen:
         self.left = self.target + self.share[gone] * trials.differences(gone)
         self.r = torch.zeros_like(self.weight)  # what the others explain; one feature alone has no others
         if trials.m > 1:
-            S = similarities(rest.E[:, : trials.n_edges], trials.k)
-            self.r = self.whole - trials.smoothness(S, rest.near[:, : trials.k]) / self.unexplained
+            self.r = self.whole - trials.smoothness_by(rest) / self.unexplained
         self.of_chosen[at] = self.r[gone]
         sure = self.r / self.spread
         sure[chosen] = -torch.inf

@@ -104,6 +104,10 @@ class Trials:
         among = self.among if order is None else self.among[order]
         return energies(S, among[neighbors], self.X, self.Q)
 
+    def smoothness_by(self, rest: Rest) -> Tensor:
+        """That of every feature on the graph of the others; (d,)."""
+        return self.smoothness(similarities(rest.E[:, : self.n_edges], self.k), rest.near[:, : self.k])
+
     def telling(self, rest: Rest, target: Tensor, chosen: list[int], count: int) -> Tensor:
         """The ``count`` features which, added to the others, would best keep apart what ``target (B, A)`` keeps apart.
 
@@ -121,8 +125,7 @@ class Trials:
 
     def smoothest(self, rest: Rest, chosen: list[int], count: int) -> Tensor:
         """The ``count`` features that are smoothest on the graph of the others."""
-        S = similarities(rest.E[:, : self.n_edges], self.k)
-        scores = self.smoothness(S, rest.near[:, : self.k])
+        scores = self.smoothness_by(rest)
         scores[chosen] = torch.inf
         return scores.topk(count, largest=False).indices
 
