@@ -105,12 +105,14 @@ def test_few_rows_are_not_shared(data, tmp_path):
 
 SCRIPT = """
 import json
+import os
 import sys
 from pathlib import Path
 import homophily.joint as joint
 from homophily.distributed import joined
 
 held = []
+threads = len(os.listdir("/proc/self/task"))
 with joined("cpu") as team:
     class Rows(joint.Rows):
         def __init__(self, local, first, *others):
@@ -123,6 +125,8 @@ with joined("cpu") as team:
     path = {name: values.tolist() for name, values in selector.path_.items()}
     result = [selector.selected_features_.tolist(), selector.energy_, selector.size_rule_, path]
     Path(sys.argv[2], f"{team.rank}.json").write_text(json.dumps([held, result]))
+# Threads that outlive the group may abort the process when it ends.
+assert len(os.listdir("/proc/self/task")) == threads
 """
 
 

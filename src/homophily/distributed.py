@@ -135,6 +135,10 @@ def joined(device: str) -> Iterator[Team]:
     if not launched() or dist.is_initialized():
         yield current_team()
         return
+    # Its functions have the group as a default argument. Imported later, as the first optimizer does, it would keep the
+    # group's threads alive, and one that still frees a tensor while Python ends aborts the process.
+    import torch.distributed.nn
+
     on_gpu = resolve_device(device).type == "cuda"
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
