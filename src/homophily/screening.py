@@ -16,8 +16,10 @@ explained beyond chance, the objective of the selection A (m of d features) is
 The first term asks that the graph explain all there is to explain; the second that each selected feature belong to the
 rest at least a little, and pays nothing for being a copy; the third that they be smooth on their own graph, up to a
 factor, in comparison with as many unrelated ones (:math:`E_0`): a structure of few features that no one of them shows
-alone, such as a circle. It matters while m is small. The small constants keep the logarithms quiet where nothing is
-explained.
+alone, such as a circle. It matters while m is small. Features with heavy tails, alike in nearly all samples, are smooth
+together whatever they are, so that a small selection with such features has as :math:`E_0`, if that is less, the energy
+of its own features, each with its samples in another order. The small constants keep the logarithms quiet where nothing
+is explained.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ ENOUGH = 0.15  # tau: what the others have to explain of a selected feature
 QUIET = 0.05  # nu
 JOINT, FACTOR = 8.0, math.log(2)  # zeta, c
 LITTLE = 1e-3  # variance in a sample, of 1 in all, below which a feature hardly varies
+HEAVY = 4.0  # kurtosis of heavy tails; a sample of a normal variable hardly has as much
+SMALL = 16  # features of a selection small enough for the third term to matter much
 NULL = 2000  # features that a graph of relabelled samples is tried on, at least
 
 
@@ -93,7 +97,11 @@ class Screen:
         """Objective of a selection on these rows, with everything computed for it."""
         found = self.explained(chosen, self.trials.sums(chosen))
         beyond = (found.r - found.threshold()).clamp_min(0)
-        return float(self._value(beyond.sum() / self.d, self._belonging(beyond[chosen]).mean(), found.energy))
+        unrelated = self.unrelated
+        if self.shadow is not None and self.heavy[chosen].any():
+            unrelated = min(unrelated, max(self._energy(self.shadow, self.shadow.distances(chosen)), 1e-30))
+        belonging = self._belonging(beyond[chosen]).mean()
+        return float(self._value(beyond.sum() / self.d, belonging, found.energy / unrelated))
 
     def explained(self, chosen: list[int], sums: Tensor) -> Explained:
         """What the graph of a selection explains, with its :meth:`Trials.sums`."""
@@ -146,6 +154,8 @@ class Screen:
         if trials.m > 1:
             self.r = self.whole - trials.smoothness_by(rest) / self.unexplained
         self.of_chosen[at] = self.r[gone]
+        if self.shadow is not None:
+            self.shadow_rest = self.shadow.rest(self.shadow.distances(chosen[:at] + chosen[at + 1 :]))
         sure = self.r / self.spread
         sure[chosen] = -torch.inf
         explained = sure.topk(count // 4 if self.passes > 1 else 0).indices
@@ -169,7 +179,13 @@ class Screen:
         covered += w * (self.r[trial] - self.offset[trial])
         belonging = self._belonging(self.of_chosen[others] - self.threshold[rest]).sum()
         belonging = belonging + self._belonging(self.r[trial] - self.threshold[trial])
-        return self._value(covered / self.d, belonging / trials.m, (graph.weights * graph.distances).sum((-2, -1)) / B)
+        unrelated = torch.full_like(covered, self.unrelated)
+        if self.shadow is not None:
+            shadows, _ = self.shadow.graphs(self.shadow_rest, trial)
+            own = ((shadows.weights * shadows.distances).sum((-2, -1)) / B).clamp(1e-30, self.unrelated)
+            unrelated = torch.where(self.heavy[trial] | self.heavy[rest].any(), own, unrelated)
+        energy = (graph.weights * graph.distances).sum((-2, -1)) / B
+        return self._value(covered / self.d, belonging / trials.m, energy / unrelated)
 
     def settle(self, feature: int) -> None:
         """Put ``feature`` in the place at turn."""
@@ -184,6 +200,11 @@ class Screen:
         else:
             null = energies(S, near, self.shuffled, trials.Q.repeat(1, len(self.relabelled))).view(-1, self.d)
         return self.whole - trials.smoothness(S, near) / self.unexplained, self.whole - null / self.unexplained
+
+    def _energy(self, trials: Trials, D: Tensor) -> float:
+        """Energy, a row, on their own graph of features whose distances are ``D (B, A)``."""
+        S, near = trials.graph(D)
+        return float((S * D.gather(1, near)).sum()) / self.B
 
     def _belonging(self, beyond: Tensor) -> Tensor:
         return beyond.clamp(0, ENOUGH) / ENOUGH
@@ -202,28 +223,45 @@ class Screen:
         a = a.clamp(torch.zeros_like(a), y.mean() / x.mean())
         return (a + (y.mean() - a * x.mean()) * self.kurtosis).clamp_min(1e-30).sqrt()
 
-    def _value(self, covered: Tensor, belonging: Tensor, energy: Tensor) -> Tensor:
+    def _value(self, covered: Tensor, belonging: Tensor, ratio: Tensor) -> Tensor:
         floor = self.trials.m * ENOUGH / self.d
-        joint = (energy / self.unrelated).clamp_min(1e-30).log()
+        joint = ratio.clamp_min(1e-30).log()
         if self.trials.m > 1:  # a single feature has nothing else to be judged by
             joint = joint.clamp_min(-FACTOR)
         return JOINT / self.trials.m * joint - (covered.clamp_min(0) + floor).log() - (belonging + QUIET).log()
 
     @cached_property
+    def heavy(self) -> Tensor:
+        """Which features need an :math:`E_0` of their own (d,)."""
+        return (self.kurtosis > HEAVY) & (1 < self.trials.m <= SMALL)
+
+    @cached_property
+    def shadow(self) -> Trials | None:
+        """The same features, each with its samples in another order: none has to do with another."""
+        if not self.heavy.any():
+            return None
+        trials, generator = self.trials, torch.Generator().manual_seed(4)
+        d, A = trials.columns.shape
+        columns = trials.columns[:, torch.randperm(A, generator=generator).to(trials.columns.device)]
+        shifts = torch.randint(A, (d,), generator=generator).tolist()  # to sort each anew would take longer
+        X = torch.stack([column.roll(shift) for column, shift in zip(columns, shifts, strict=True)], 1)
+        return Trials(X, trials.k, trials.m, n_rows=self.B, n_among=A)
+
+    @cached_property
     def unrelated(self) -> float:
-        r""":math:`E_0`: the energy of m features that are drawn at random, each with its samples in another order."""
+        r""":math:`E_0` of selections without heavy tails: of m features at random, each with its samples shuffled."""
         trials, draws = self.trials, 8
         generator = torch.Generator().manual_seed(3)
         A, m = len(trials.among), trials.m
+        light = torch.where(self.heavy, self.kurtosis, 0).argsort(stable=True)[: max(m, int((~self.heavy).sum()))]
         total = 0.0
         for _ in range(draws):
-            features = torch.randperm(self.d, generator=generator)[:m].to(trials.X.device)
+            features = light[torch.randperm(len(light), generator=generator)[:m].to(light.device)]
             order = torch.rand(m, A, generator=generator).argsort(1).to(trials.X.device)
             columns = trials.columns[features].gather(1, order).T  # (A, m)
             D = trials.apart_from_itself(cross_squared_distances(columns[trials.own], columns))
-            S, near = trials.graph(D)
-            total += float((S * D.gather(1, near)).sum())
-        return max(total / (draws * self.B), 1e-30)
+            total += self._energy(trials, D)
+        return max(total / draws, 1e-30)
 
 
 def discovery_threshold(r: Tensor, null: Tensor, rate: float = RATE) -> float:
