@@ -1,0 +1,118 @@
+"""Graphs in the plane: signals on them (Fig. 1), and edges within and between classes (Fig. S2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+from ..graph import laplacian, symmetrize
+from .style import BLUE, COLORS, GREY, VERMILION, bare, blank, literal
+
+__all__ = ["EmbeddedGraph", "draw_graph", "embedded_graphs", "sample_graph", "signals_on_graphs"]
+
+
+class EmbeddedGraph(NamedTuple):
+    """A graph whose nodes have a place in the plane."""
+
+    title: str
+    points: np.ndarray  # (n, 2)
+    graph: sp.sparray  # (n, n)
+
+
+def signals_on_graphs(points: np.ndarray, panels: Mapping[str, tuple[sp.sparray, np.ndarray]]) -> Figure:
+    r"""Fig. 1: a signal on a graph as bars that stand on its nodes, with the Dirichlet energy.
+
+    Parameters
+    ----------
+    points : array (n, 2)
+        Places of the nodes.
+    panels : dict of (graph (n, n), signal (n,))
+        What to draw, by title. Energies are :math:`v^\top L v` (Eq. 1) of the signal with mean 0 and length 1 on the
+        symmetric graph.
+    """
+    figure = blank(3.4 * len(panels), 1.9)
+    row = figure.subplots(1, len(panels), squeeze=False)[0]
+    ground = points @ np.array([[1.0, 0.0], [0.35, 0.45]])  # seen from above and aside
+    tallest = np.ptp(ground[:, 0]) / 6
+    for axes, (title, (graph, signal)) in zip(row, panels.items(), strict=True):
+        S = symmetrize(graph)
+        v = np.asarray(signal, float) - np.mean(signal)
+        v = v / (np.linalg.norm(v) or 1)
+        energy = float(v @ (laplacian(S) @ v))
+        i, j = sp.triu(S, 1).tocoo().coords
+        axes.add_collection(LineCollection(list(np.stack([ground[i], ground[j]], 1)), colors="#333333", linewidths=0.7))
+        height = tallest * v / (np.abs(v).max() or 1)
+        tops = ground + np.stack([np.zeros_like(height), height], 1)
+        axes.add_collection(LineCollection(list(np.stack([ground, tops], 1)), colors=VERMILION, linewidths=1.6))
+        axes.scatter(*ground.T, color=BLUE, s=12, zorder=3)
+        axes.set_title(f"{title}\nenergy {energy:.2f}", fontsize=10)
+        axes.set_axis_off()
+        axes.set_aspect("equal")
+        axes.set_ylim(ground[:, 1].min() - tallest, ground[:, 1].max() + tallest)
+    return figure
+
+
+def embedded_graphs(rows: Mapping[str, tuple[list[EmbeddedGraph], np.ndarray]]) -> Figure:
+    """Fig. S2: graphs beside each other, a row a data set; edges within a class are red, between classes blue.
+
+    Parameters
+    ----------
+    rows : dict of (list of EmbeddedGraph, labels (n,))
+        What to draw, by data set; as many graphs in each.
+    """
+    width = max(len(graphs) for graphs, _ in rows.values())
+    figure = blank(3.2 * width, 3.4 * len(rows))
+    panels = figure.subplots(len(rows), width, squeeze=False)
+    for line, (name, (graphs, y)) in zip(panels, rows.items(), strict=True):
+        for axes, (title, points, graph) in zip(line, graphs, strict=True):
+            between = draw_graph(axes, points, graph, y, within="#c0392b", between=BLUE)
+            axes.set_title(f"{name}, {title}\n{between:.1%} of edges join two classes", fontsize=10)
+    return figure
+
+
+def sample_graph(
+    points: np.ndarray, graph: sp.sparray, codes: np.ndarray | None = None, classes: Sequence[str] = ()
+) -> Figure:
+    """One graph in the plane, its samples coloured by ``classes[codes]`` if they are given."""
+    figure = blank(6.4, 4.6)
+    axes = figure.subplots()
+    draw_graph(axes, points, graph, codes, between="#000000", size=14)
+    for code, name in enumerate(classes):
+        axes.scatter([], [], s=20, color=COLORS[code % len(COLORS)], label=literal(name))
+    if classes:
+        figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+    axes.set_axis_off()
+    return figure
+
+
+def draw_graph(
+    axes: Axes,
+    points: np.ndarray,
+    graph: sp.sparray,
+    y: np.ndarray | None = None,
+    *,
+    within: str = GREY,
+    between: str = "#111111",
+    size: float = 9,
+) -> float:
+    """Draw edges as wide as their similarity and points coloured by label; returns the share of edges between labels.
+
+    Labels are integers from 0; without them all points and edges look alike.
+    """
+    edges = graph.tocoo()
+    i, j = edges.coords
+    weight = edges.data / max(edges.data.max(initial=0), 1e-30)
+    joins = np.zeros(len(i), bool) if y is None else np.asarray(y)[i] != np.asarray(y)[j]
+    for shown, color, above in ((~joins, within, 1.0), (joins, between, 1.1)):
+        segments = np.stack([points[i[shown]], points[j[shown]]], axis=1)
+        axes.add_collection(LineCollection(list(segments), linewidths=0.15 + weight[shown], colors=color, zorder=above))
+    colors = BLUE if y is None else [COLORS[int(label) % len(COLORS)] for label in y]
+    axes.scatter(points[:, 0], points[:, 1], s=size, c=colors, zorder=2, linewidths=0)
+    bare(axes)
+    return float(joins.mean()) if len(joins) else 0.0
