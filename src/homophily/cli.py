@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -212,6 +213,15 @@ def select(
     device: Annotated[
         str | None, typer.Option(help="auto, cpu, cuda or mps.", show_default="auto", rich_help_panel=TRAINING)
     ] = None,
+    image_shape: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HxW",
+            help="Samples are images, row by row, such as 28x28: the report shows the pixels.",
+            show_default=False,
+            rich_help_panel=FILES,
+        ),
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -274,6 +284,7 @@ def select(
             checkpoint_every=checkpoint_every,
             n_subsamples=stability,
             n_jobs=-1 if jobs is None else jobs,
+            image_shape=None if image_shape is None else _height_and_width(image_shape),
             quiet=quiet,
         )
     if code:
@@ -377,6 +388,14 @@ def _number(text: str, method: Method) -> int | str:
     if number < 1:
         raise typer.BadParameter(f"{text!r} is no number of features: give a whole number from 1 on, or auto.")
     return number
+
+
+def _height_and_width(text: str) -> tuple[int, int]:
+    """What ``--image-shape`` says."""
+    found = re.fullmatch(r"(\d{1,6})[x×](\d{1,6})", text.strip().lower())
+    if found is None or 0 in (shape := (int(found[1]), int(found[2]))):
+        raise ValueError(f"--image-shape {text!r}: expected height and width, such as 28x28.")
+    return shape
 
 
 def _parameter(text: str) -> tuple[str, Any]:

@@ -31,7 +31,7 @@ from .methods import METHODS
 from .output import CHECKPOINT, RESULTS, check_output, output_folder
 from .preprocessing import standardize
 from .refits import FRACTION, Refits, check_refits, described, in_words, refit
-from .report import write_report
+from .report import look, write_report
 from .stability import Stability
 from .wording import counted, listing
 
@@ -52,6 +52,7 @@ def run_select(
     checkpoint_every: float,
     n_subsamples: int,
     n_jobs: int,
+    image_shape: tuple[int, int] | None,
     quiet: bool,
 ) -> int:
     """Read ``data``, fit the selector, write the result folder, show what came out; the exit code.
@@ -74,6 +75,8 @@ def run_select(
         Subsamples to select on again, see :mod:`homophily.refits`; none if 0.
     n_jobs : int
         Processes that do so.
+    image_shape : (height, width), optional
+        Of samples that are images: the report then shows the chosen pixels.
     overwrite, resume, checkpoint_every, quiet
         As the options of the command.
     """
@@ -94,6 +97,12 @@ def run_select(
                 check_output(folder, data, overwrite=overwrite, resume=resume)
             table = read_table(data, **columns, on_disk=lambda n, d: method == "dirichlet" and (n > MANY or launched()))
             n, d = table.X.shape
+            if image_shape is not None and math.prod(image_shape) != d:
+                height, width = image_shape
+                raise ValueError(
+                    f"--image-shape {height}x{width}: such images have {height * width:,} pixels, and "
+                    f"{data.name} has {d:,} features."
+                )
             out.print(f"Read [bold]{escape(data.name)}[/]: {n:,} samples, {d:,} features.")
             if team.size > 1:
                 out.print(
@@ -124,7 +133,8 @@ def run_select(
         notes.append(refits.note)
     code = INTERRUPTED if selector.interrupted_ else refits.code
     with _saved_in(folder / CHECKPOINT), output_folder(folder) as draft:
-        _write_result(draft, selector, table, _summary(selector, data, table, seconds), notes, refits.stability)
+        summary = _summary(selector, data, table, seconds)
+        _write_result(draft, selector, table, summary, notes, refits.stability, image_shape)
         written = _in_order(draft)
     if method == "dirichlet" and code != INTERRUPTED:
         forget(folder / CHECKPOINT)
@@ -264,6 +274,7 @@ def _write_result(
     summary: dict[str, Any],
     notes: list[str],
     stability: Stability | None,
+    image_shape: tuple[int, int] | None,
 ) -> None:
     selection = _selection(selector, table.names, stability)
     selection.to_csv(folder / "selected.csv", index=False)
@@ -289,6 +300,15 @@ def _write_result(
         history=selector.history_,
         notes=notes,
         usage=_usage(selector),
+        insight=look(
+            table.X,
+            selector.selected_features_,
+            getattr(selector, "n_neighbors", NEIGHBORS),
+            table.labels,
+            mean=image_shape is not None,
+        ),
+        n_samples=table.X.shape[0],
+        image_shape=image_shape,
         path=getattr(selector, "path_", {}),
         size_reason=_size_reason(selector),
         stability=None if stability is None else described(stability, selector.selected_features_, table.names),

@@ -1,5 +1,6 @@
 """The HTML report of a run."""
 
 from .html import write_report
+from .insight import look
 
-__all__ = ["write_report"]
+__all__ = ["look", "write_report"]

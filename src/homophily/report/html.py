@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from .._version import __version__
+from ..figures.graphs import sample_graph
+from ..figures.images import selected_pixels
+from ..figures.selection import beside_chance, redundancy_map
+from ..figures.style import inline_svg
+from ..figures.training import size_path, training_curves
+from .insight import Chance, Insight
 
 __all__ = ["write_report"]
-
-
-COLORS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7")  # told apart by everyone
-SHARES = ("confidence", "open")  # quantities between 0 and 1
 
 
 def write_report(
@@ -31,6 +30,9 @@ def write_report(
     history: dict,
     notes: list[str],
     usage: str,
+    insight: Insight,
+    n_samples: int,
+    image_shape: tuple[int, int] | None = None,
     path: dict[str, np.ndarray] | None = None,
     size_reason: str = "",
     stability: dict[str, Any] | None = None,
@@ -54,81 +56,61 @@ def write_report(
         What the reader should know: dropped columns, early stops, warnings.
     usage : str
         Python code that loads the model.
+    insight : Insight
+        What :func:`~homophily.report.insight.look` says of the selection.
+    n_samples : int
+        Rows of the data.
+    image_shape : (height, width), optional
+        Of samples that are images.
     path, size_reason : dict of ndarray, str
         ``path_`` of the selector if the number of features was left to the data, and the reason in words.
     stability : dict, optional
         What refits on subsamples say, as :func:`homophily.refits.described` gives it.
     """
     environment = Environment(loader=PackageLoader("homophily.report"), autoescape=True, trim_blocks=True)
+    history = {name: history[name] for name in history if name != "loss" or len(history) < 4}
+    names, drawn = [str(row["name"]) for row in selected], insight.drawn
+    figures = {
+        "path": size_path(path, len(selected)) if path else None,
+        "curves": training_curves(history) if history else None,
+        "graph": sample_graph(drawn.points, drawn.graph, drawn.codes, drawn.classes) if drawn else None,
+        "redundancy": redundancy_map(insight.correlations, names) if len(selected) > 1 else None,
+        "energies": _beside_chance(insight.energy, "energy"),
+        "explained": _beside_chance(insight.explained, "share of the data explained"),
+        "pixels": None
+        if image_shape is None or insight.mean is None
+        else selected_pixels(insight.mean[None], image_shape, [row["index"] for row in selected]),
+    }
     page = environment.get_template("report.html.j2").render(
         version=__version__,
         summary=summary,
         selected=selected,
+        histograms=[_bars(heights) for heights in insight.histograms],
         score_meaning=score_meaning,
         largest=max(row["score"] for row in selected) or 1,
-        curves=_curves({name: history[name] for name in history if name != "loss" or len(history) < 4}),
         energy="energy" in history,
         notes=notes,
         usage=usage,
         copies=any(row["copies"] for row in selected),
-        path=_path(path, len(selected)) if path else None,
         size_reason=size_reason,
         stability=stability,
+        insight=insight,
+        n_samples=n_samples,
+        figures={name: _inline(figure) for name, figure in figures.items() if figure is not None},
     )
     file.write_text(page, encoding="utf-8")
     return file
 
 
-def _curves(history: dict[str, np.ndarray]) -> Markup | None:
-    """What was watched over the steps."""
-    if not history:
-        return None
-    steps = np.arange(1, len(next(iter(history.values()))) + 1)
-    thin = np.unique(np.linspace(0, len(steps) - 1, 400).astype(int))  # no screen shows more points
-    figure = Figure(figsize=(2.8 * len(history), 2.5), layout="constrained")
-    panels = figure.subplots(1, len(history), squeeze=False)[0]
-    for axes, (name, values), color in zip(panels, history.items(), COLORS, strict=False):
-        axes.plot(steps[thin], values[thin], color=color, linewidth=1.5)
-        axes.set_title(name, fontsize=10)
-        axes.set_xlabel("step", fontsize=9)
-        if name in SHARES:
-            axes.set_ylim(0, 1.02)
-        elif 0 < 10 * values.min() < values.max():
-            axes.set_yscale("log")
-        _plain(axes)
-    return _inline(figure)
+def _beside_chance(measure: Chance | None, label: str) -> Figure | None:
+    return None if measure is None else beside_chance(measure.value, measure.random, label)
 
 
-def _path(path: dict[str, np.ndarray], m: int) -> Markup:
-    """What selections of other sizes explain, in comparison with chance."""
-    sizes = path["n_features"]
-    figure = Figure(figsize=(8.4, 2.8), layout="constrained")
-    share, count = figure.subplots(1, 2)
-    share.plot(sizes, 100 * path["explained"], color=COLORS[0], marker=".", linewidth=1.5)
-    share.plot(sizes, 100 * path["by_chance"], color=COLORS[2], linestyle="--", linewidth=1.5)
-    share.set_title("% of the data explained (dashed: by chance)", fontsize=10)
-    count.plot(sizes, path["discovered"], color=COLORS[1], marker=".", linewidth=1.5)
-    count.set_title("features explained beyond chance", fontsize=10)
-    count.set_ylim(bottom=0)
-    for axes in (share, count):
-        axes.axvline(m, color=COLORS[3], linewidth=1)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:.0f}")
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel("features selected", fontsize=9)
-        _plain(axes)
-    return _inline(figure)
-
-
-def _plain(axes: Axes) -> None:
-    axes.tick_params(labelsize=8, which="both")
-    axes.spines[["top", "right"]].set_visible(False)
+def _bars(heights: np.ndarray) -> str:
+    """The outline of a small histogram in a box of 14 x 10, as a path of SVG."""
+    steps = "".join(f"V{10 - 10 * height:.1f}h1" for height in heights)
+    return f"M0 10{steps}V10Z"
 
 
 def _inline(figure: Figure) -> Markup:
-    """SVG that takes the colour of the text."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :].replace("#000000", "currentColor")
-    return Markup(svg)  # drawn above from numbers alone
+    return Markup(inline_svg(figure))  # matplotlib escapes the texts in it
