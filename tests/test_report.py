@@ -78,7 +78,16 @@ def test_any_kind_of_data_gives_the_same(tmp_path):
     assert len(dense.drawn.points) == 512
 
 
-def test_histograms(monkeypatch):
+def test_files_are_read_once(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.random.RandomState(0).normal(size=(5000, 30)))
+    source, reads = open_rows(tmp_path / "x.npy"), []
+    blocks = source.blocks
+    monkeypatch.setattr(source, "blocks", lambda *some: reads.append(some) or blocks(*some))
+    look(source, np.arange(4), 5, None, mean=True)
+    assert len(reads) == 1
+
+
+def test_histograms():
     column = np.repeat(np.arange(14.0), np.arange(1, 15))
     X = np.stack([column, np.full_like(column, 3), 1e300 * np.sign(column - 5), -column], 1)
     found = look(X, np.arange(4), 5, None).histograms

@@ -17,8 +17,8 @@ __all__ = ["Chance", "Drawn", "Insight", "look"]
 
 DRAWN = 512  # samples of the graph in the picture
 JUDGED = 256  # samples on which selections are compared with random ones
-COUNTED = 4096  # samples of histograms, correlations and the mean image
-POOL = 4096  # features from which random selections are drawn
+COUNTED = 2048  # samples of histograms, correlations and the mean image
+POOL = 1024  # features from which random selections are drawn
 RANDOM = 100  # of them
 LEFT_OUT = 8  # of the selected features, to see what the others explain of them; of many fewer
 BINS = 14
@@ -87,15 +87,16 @@ def look(X: Any, features: np.ndarray, k: int, labels: pd.Series | None, *, mean
     order = rng.permutation(n)
     rows, drawn, judged = (np.sort(order[:size]) for size in (COUNTED, DRAWN, JUDGED))
     pool = np.union1d(features, rng.permutation(d)[:POOL])
-    values = _part(X, rows, np.arange(d) if mean else features)
-    chosen = values[:, features] if mean else values
-    few = np.searchsorted(rows, drawn)
+    columns = np.arange(d) if mean else pool
+    values = _part(X, rows, columns)  # all at once: of a file on disk every row is read
+    chosen = values[:, np.searchsorted(columns, features)]
     mapped = _standardized(chosen[:, :MAPPED])
+    trial = values[np.searchsorted(rows, judged)][:, np.searchsorted(columns, pool)]
     return Insight(
         np.stack([_histogram(column) for column in chosen.T]),
         mapped.T @ mapped / len(mapped),
-        _drawn(_standardized(chosen[few]), k, None if labels is None else labels.iloc[drawn]),
-        *_beside_chance(_standardized(_part(X, judged, pool)), np.searchsorted(pool, features), k, rng),
+        _drawn(_standardized(chosen[np.searchsorted(rows, drawn)]), k, None if labels is None else labels.iloc[drawn]),
+        *_beside_chance(_standardized(trial), np.searchsorted(pool, features), k, rng),
         values.mean(0) if mean else None,
     )
 
