@@ -1,14 +1,15 @@
-# make demo   set up .venv, select features on a real data set, say where the report is
-# make test   set up .venv, run the tests
-# make lint   format and type checks
-# make clean  remove what these made
+# make demo     set up .venv, select features on a real data set, say where the report is
+# make test     set up .venv, run the tests
+# make figures  draw the figures of the docs; HOMOPHILY_DATA=folder names the data sets
+# make lint     format and type checks
+# make clean    remove what these made
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test lint format clean
+.PHONY: setup demo test figures lint format clean
 
 setup: $(READY)
 
@@ -32,6 +33,10 @@ demo: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest
+
+figures: $(READY)
+	@$(BIN)/homophily reproduce figures --out results
+	@cp results/figures/*.png docs/figures/
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--parquet", action="store_true")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--results", type=Path, help="folder for growth.md, the table of docs/scaling.md")
+    parser.add_argument("--results", type=Path, help="folder for growth.md and growth.csv")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -110,6 +110,10 @@ def main():
         arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
     if arguments.results:
         (arguments.results / "growth.md").write_text(markdown(rows))
+        parts = {"pass": "pass over the file", "training": "training", "rest": "exchange, energy"}
+        lines = [",".join(str(round(row[key], 2)) for key in ("rows", *parts)) for row in rows]
+        head = ",".join(["rows", *(f'"{part}"' for part in parts.values())])
+        (arguments.results / "growth.csv").write_text("\n".join([head, *lines]) + "\n")
 
 
 def markdown(rows):

@@ -6,31 +6,12 @@ python examples/toy_picture.py [FILE]
 import sys
 from pathlib import Path
 
-import numpy as np
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from homophily import DirichletSelector
 from homophily.datasets import TOY_NAMES, make_toy
+from homophily.figures.graphs import draw_graph
 from homophily.graph import heat_kernel_graph
-
-COLORS = np.array(["#0072B2", "#D55E00"])
-
-
-def draw_graph(axes, P, graph, y):
-    """Points coloured by class, edges as wide as their similarity; edges between classes in black."""
-    i, j = graph.tocoo().coords
-    weight = graph.tocoo().data / graph.max()
-    between = y[i] != y[j]
-    for chosen, color in ((~between, "#9aa4b2"), (between, "#111111")):
-        segments = np.stack([P[i[chosen]], P[j[chosen]]], axis=1)
-        axes.add_collection(LineCollection(segments, linewidths=0.2 + 1.2 * weight[chosen], colors=color, zorder=1))
-    axes.scatter(P[:, 0], P[:, 1], s=9, c=COLORS[y], zorder=2, linewidths=0)
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    return between.mean()
-
 
 figure = Figure(figsize=(9, 6.2), layout="constrained")
 panels = figure.subplots(2, 3)
@@ -41,6 +22,7 @@ for column, name in enumerate(TOY_NAMES):
         ((heat_kernel_graph(X, k=5), "all 20 columns"), (selector.graph_, "the 2 chosen columns"))
     ):
         wrong = draw_graph(panels[row, column], X[:, :2], graph, y)
+        panels[row, column].set_aspect("equal", adjustable="datalim")
         panels[row, column].set_title(
             f"{name.capitalize()}, {what}\n{wrong:.0%} of edges join two classes", fontsize=10
         )

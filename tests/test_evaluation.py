@@ -25,6 +25,7 @@ from homophily.evaluation import (
     classification_accuracy,
     clustering_accuracy,
     measuring,
+    reconstruct,
     reconstruction_rmse,
     spectral_clustering_accuracy,
     standardize_by_training,
@@ -86,6 +87,17 @@ def test_reconstruction_of_linear_data_and_of_noise():
     assert reconstruction_rmse(X[train], X[test], [0, 1, 2], random_state=0) < 0.3
     assert reconstruction_rmse(X[train], X[test], [0], random_state=0) > 0.6
     assert 0.9 < reconstruction_rmse(noise[train], noise[test], [0], random_state=0) < 1.1
+
+
+def test_reconstructed_rows_have_the_error_that_is_reported():
+    X = np.random.RandomState(0).normal(size=(60, 5)) * [1, 10, 1e-3, 1, 0] + [0, 5, 0, -3, 7]  # the last is constant
+    X[:, 3] = X[:, 0] - X[:, 3]
+    rebuilt = reconstruct(X[:40], X[40:], [0, 1], random_state=0)
+    assert [part.shape for part in rebuilt] == [(40, 5), (20, 5)]
+    assert (rebuilt[1][:, 4] == 7).all()
+    errors = (rebuilt[1] - X[40:])[:, :4] / X[:40, :4].std(0)
+    expected = reconstruction_rmse(X[:40], X[40:], [0, 1], random_state=0)
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_reconstruction_ignores_units_order_and_constants():

@@ -119,7 +119,7 @@ def test_size_path_marks_the_size():
     assert [axes.lines[-1].get_xdata() for axes in figure.axes] == [[3, 3], [3, 3]]
 
 
-def test_sensitivity_stars_the_default():
+def test_sensitivity_stars_the_best_and_rings_the_default():
     points = pd.DataFrame(
         {
             "dataset": "Jaffe",
@@ -134,8 +134,8 @@ def test_sensitivity_stars_the_default():
     figure = figures.sensitivity_curves(points)
     k, rate = figure.axes
     assert [label.get_text() for label in k.get_xticklabels()] == ["1", "5", "10"]
-    assert k.collections[-1].get_offsets().tolist() == [[1, 0.8]]
-    assert rate.collections[-1].get_offsets().tolist() == [[0, 0.8]]
+    assert [dots.get_offsets().tolist() for dots in k.collections[-2:]] == [[[2, 0.9]], [[1, 0.8]]]
+    assert [dots.get_offsets().tolist() for dots in rate.collections[-2:]] == [[[0, 0.8]], [[0, 0.8]]]
 
 
 def test_ours_beside_the_paper():

@@ -295,6 +295,8 @@ def test_sensitivity_varies_one_parameter_at_a_time(fast, tmp_path):
         (("toy", "--protocol", "paper"), "--protocol and --methods belong to table"),
         (("table", "--backend", "dask"), "--backend dask and --scheduler ADDRESS go together"),
         (("table", "--jobs", "0"), "0 processes cannot do anything"),
+        (("figures", "--quick"), "figures takes --out, --data-dir, --seed, --quiet and --debug only"),
+        (("figures", "--datasets", "Jaffe"), "figures takes --out"),
     ],
 )
 def test_mistakes_are_said_before_anything_is_written(tmp_path, arguments, message):

@@ -22,6 +22,7 @@ class ExperimentName(StrEnum):
     table = "table"
     ablation = "ablation"
     sensitivity = "sensitivity"
+    figures = "figures"
 
 
 class Protocol(StrEnum):
@@ -42,7 +43,9 @@ class BackendName(StrEnum):
 def reproduce(
     experiment: Annotated[
         ExperimentName,
-        typer.Argument(metavar="EXPERIMENT", help="toy (Fig. 3), table (2, S1-S3), ablation (3, S4, S5), sensitivity."),
+        typer.Argument(
+            metavar="EXPERIMENT", help="toy (Fig. 3), table (2, S1-S3), ablation (3, S4, S5), sensitivity; or figures."
+        ),
     ],
     quick: Annotated[
         bool, typer.Option("--quick", help="A part that takes minutes, instead of all that the paper did.")
@@ -133,6 +136,8 @@ def reproduce(
     Ctrl-C keeps what is finished, and the same command goes on, also after a crash. Several may share a folder.
 
     The exit code is 1 if a method failed somewhere, which is then tried again next time.
+
+    figures draws what the results in the output folder and the data sets allow, and says what is missing.
     """
     if jobs == 0:
         raise typer.BadParameter("0 processes cannot do anything; give a number of processes, or -1 for one a core.")
@@ -142,6 +147,15 @@ def reproduce(
         raise typer.BadParameter(f"--protocol and --methods belong to table; {experiment.value} has its own methods.")
     if experiment is ExperimentName.toy and any(given is not None for given in (m, trees, random_draws, updates)):
         raise typer.BadParameter("toy selects 2 features and classifies nothing: no -m, --trees and the like.")
+    if experiment is ExperimentName.figures:
+        given = (datasets, m, splits, trees, random_draws, updates, scheduler)
+        if quick or plan or any(option is not None for option in given):
+            raise typer.BadParameter("figures takes --out, --data-dir, --seed, --quiet and --debug only.")
+        with user_errors(debug, "figures that were finished are kept"):
+            from .draw import run_figures
+
+            run_figures(output, data_dir, seed, quiet=quiet)
+        return
     with user_errors(debug, "what is finished is kept, the same command goes on from there"):
         ms = None if m is None else counts(m)
         from .evaluation.running import Backend

@@ -48,18 +48,35 @@ def _opened(address: str) -> Any:
     """A client, opened by a thread: Dask waits for ever if somebody listens and is silent, and minds interruptions."""
     from distributed import Client
 
+    class Attempt(Client):
+        """A client that leaves no thread behind if it cannot start."""
+
+        def __init__(self) -> None:
+            try:
+                super().__init__(address, set_as_default=False, timeout=CONNECT)
+            except BaseException:
+                self.close()
+                self._loop_runner.stop()  # which a client that failed does not close
+                raise
+
     answers: SimpleQueue[Any] = SimpleQueue()
+    given_up = threading.Event()
 
     def connect() -> None:
         try:
-            answers.put(Client(address, set_as_default=False, timeout=CONNECT))
+            client = Attempt()
         except Exception as error:
             answers.put(error)
+            return
+        answers.put(client)
+        if given_up.is_set():
+            client.close()
 
     threading.Thread(target=connect, daemon=True).start()
     try:
         answer = answers.get(timeout=2 * CONNECT)  # Dask's own message comes first, if there is one
     except Empty:
+        given_up.set()
         raise OSError(f"no answer in {2 * CONNECT:.0f} s") from None
     if isinstance(answer, Exception):
         raise answer

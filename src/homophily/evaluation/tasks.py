@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import ceil
 from typing import Any
@@ -30,6 +30,7 @@ __all__ = [
     "classification_accuracy",
     "clustering_accuracy",
     "one_core",
+    "reconstruct",
     "reconstruction_rmse",
     "spectral_clustering_accuracy",
     "standardize_by_training",
@@ -220,7 +221,44 @@ def reconstruction_rmse(
         Seed of the initial weights and the batches.
     """
     train, test, kept = standardize_by_training(X_train, X_test)
-    chosen = np.flatnonzero(np.isin(kept, features))
+    predict = _predictor(
+        train,
+        np.flatnonzero(np.isin(kept, features)),
+        n_epochs=n_epochs,
+        max_updates=max_updates,
+        learning_rate=learning_rate,
+        max_hidden=max_hidden,
+        random_state=random_state,
+    )
+    errors = predict(test) - torch.from_numpy(test)  # (n_test, d)
+    return float(errors.double().square().mean().sqrt())
+
+
+def reconstruct(X_train: Any, X_test: Any, features: Any, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """What the network of :func:`reconstruction_rmse` makes of the selected columns, in the data's units."""
+    train, test, kept = standardize_by_training(X_train, X_test)
+    predict = _predictor(train, np.flatnonzero(np.isin(kept, features)), random_state=random_state)
+    known = _dense(X_train)
+    mean, std = known[:, kept].mean(0), known[:, kept].std(0)
+    rebuilt = []
+    for part in (train, test):
+        whole = np.tile(known.mean(0), (len(part), 1))  # columns that do not vary are known
+        whole[:, kept] = predict(part).double().numpy() * std + mean
+        rebuilt.append(whole)
+    return rebuilt[0], rebuilt[1]
+
+
+def _predictor(
+    train: np.ndarray,
+    chosen: np.ndarray,
+    *,
+    n_epochs: int = 200,
+    max_updates: int | None = None,
+    learning_rate: float = 1e-3,
+    max_hidden: int = MAX_HIDDEN,
+    random_state: Any = None,
+) -> Callable[[np.ndarray], torch.Tensor]:
+    """Train the network; returns what predicts all columns of standardised rows from the ``chosen`` ones."""
     if not len(chosen):
         raise ValueError("None of the features varies over the training rows, so there is nothing to predict from.")
     n, d = train.shape
@@ -238,9 +276,13 @@ def reconstruction_rmse(
                 optimizer.zero_grad()
                 nn.functional.mse_loss(network(inputs[rows]), targets[rows]).backward()
                 optimizer.step()
-        with torch.no_grad():
-            errors = network(torch.from_numpy(test[:, chosen])) - torch.from_numpy(test)  # (n_test, d)
-            return float(errors.double().square().mean().sqrt())
+
+    @torch.no_grad()
+    def predict(rows: np.ndarray) -> torch.Tensor:
+        with one_thread():
+            return network(torch.from_numpy(rows[:, chosen]))
+
+    return predict
 
 
 def _linear(n_in: int, n_out: int, generator: torch.Generator) -> nn.Linear:

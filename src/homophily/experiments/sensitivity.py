@@ -1,4 +1,4 @@
-"""Fig. S4: how much the accuracy depends on the learning rate, k, the softness of the graph and m."""
+"""Fig. S3: how much the accuracy depends on the learning rate, k, the softness of the graph and m."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SensitivityExperiment(Experiment):
     """
 
     name = "sensitivity"
-    title = "Fig. S4: sensitivity to the parameters"
+    title = "Fig. S3: sensitivity to the parameters"
     datasets_of_paper: ClassVar = ("PCMAC", "Madelon", "Jaffe", "PROSTATE")
     quick_datasets: ClassVar = ("Madelon", "Jaffe")
 

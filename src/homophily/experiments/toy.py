@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from scipy.special import softmax
 from sklearn.base import clone
 
@@ -19,6 +20,7 @@ from ..evaluation.running import Backend, Job, execute
 from ..evaluation.selectors import described
 from ..evaluation.tables import ResultTable
 from ..evaluation.tasks import one_core
+from ..figures import ToyResult
 from ..graph import adaptive_knn_graph, heat_kernel_graph
 from ..joint import DirichletSelector
 from ..preprocessing import standardize
@@ -26,7 +28,7 @@ from ..wording import counted
 from .experiment import Results
 from .settings import Settings, ours
 
-__all__ = ["ToyExperiment"]
+__all__ = ["ToyExperiment", "toy_results"]
 
 OURS, TRAINED, REPEATING, PAPER, HEAT = "homophily", "training alone", "w/o UFS", "paper's settings", "Heat"
 N_SAMPLES = 200
@@ -199,6 +201,34 @@ def _measured(X: np.ndarray, y: np.ndarray, seed: int, selector: DirichletSelect
     if cell.split == 0:
         extra["graph"] = [[int(a), int(b), round(float(s), 6)] for a, b, s in zip(i, j, edges.data, strict=True)]
     return replace(cell, seconds=time.process_time() - started, features=features, distinct=distinct, extra=extra)
+
+
+def toy_results(frames: Mapping[str, pd.DataFrame], seed: int) -> list[ToyResult]:
+    """What Fig. 3 shows: the first draw of each data set, if ``frames`` of :meth:`ToyExperiment.results` have it."""
+    graphs, matrices = frames["graphs"], frames["F"]
+
+    def graph(dataset: str, method: str) -> sp.csr_array:
+        own = graphs[(graphs["dataset"] == dataset) & (graphs["method"] == method)]
+        return sp.csr_array((own["weight"], (own["i"], own["j"])), shape=(N_SAMPLES, N_SAMPLES))
+
+    def matrix(dataset: str, method: str) -> np.ndarray:
+        own = matrices[(matrices["dataset"] == dataset) & (matrices["method"] == method)]
+        return own.pivot_table("weight", "column", "feature").to_numpy()  # (2, d)
+
+    there = set(zip(graphs["dataset"], graphs["method"], strict=True))
+    return [
+        ToyResult(
+            name,
+            *make_toy(name, N_SAMPLES, random_state=seed),
+            graph(name, HEAT),
+            graph(name, OURS),
+            matrix(name, OURS),
+            graph(name, REPEATING),
+            matrix(name, REPEATING),
+        )
+        for name in TOY_NAMES
+        if all((name, method) in there for method in (HEAT, OURS, REPEATING))
+    ]
 
 
 def _table(cells: pd.DataFrame) -> ResultTable:

@@ -10,11 +10,14 @@ import scipy.sparse as sp
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from ..graph import laplacian, symmetrize
 from .style import BLUE, COLORS, GREY, VERMILION, bare, blank, literal
 
 __all__ = ["EmbeddedGraph", "draw_graph", "embedded_graphs", "sample_graph", "signals_on_graphs"]
+
+RED, DARK = "#c0392b", "#333333"
 
 
 class EmbeddedGraph(NamedTuple):
@@ -71,8 +74,12 @@ def embedded_graphs(rows: Mapping[str, tuple[list[EmbeddedGraph], np.ndarray]]) 
     panels = figure.subplots(len(rows), width, squeeze=False)
     for line, (name, (graphs, y)) in zip(panels, rows.items(), strict=True):
         for axes, (title, points, graph) in zip(line, graphs, strict=True):
-            between = draw_graph(axes, points, graph, y, within="#c0392b", between=BLUE)
+            between = draw_graph(
+                axes, points, graph, y, within=RED, between=BLUE, color=DARK, size=min(9, 2500 / len(y))
+            )
             axes.set_title(f"{name}, {title}\n{between:.1%} of edges join two classes", fontsize=10)
+    lines = [Line2D([], [], color=color) for color in (RED, BLUE)]
+    figure.legend(lines, ["within a class", "between classes"], loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -99,20 +106,23 @@ def draw_graph(
     *,
     within: str = GREY,
     between: str = "#111111",
+    color: str | None = None,
     size: float = 9,
 ) -> float:
-    """Draw edges as wide as their similarity and points coloured by label; returns the share of edges between labels.
+    """Draw edges as wide as their similarity, and points; returns the share of edges between labels.
 
-    Labels are integers from 0; without them all points and edges look alike.
+    Labels are integers from 0, and colour the points unless these have a ``color``; without them all look alike.
     """
     edges = graph.tocoo()
     i, j = edges.coords
     weight = edges.data / max(edges.data.max(initial=0), 1e-30)
     joins = np.zeros(len(i), bool) if y is None else np.asarray(y)[i] != np.asarray(y)[j]
-    for shown, color, above in ((~joins, within, 1.0), (joins, between, 1.1)):
+    for shown, stroke, above in ((~joins, within, 1.0), (joins, between, 1.1)):
         segments = np.stack([points[i[shown]], points[j[shown]]], axis=1)
-        axes.add_collection(LineCollection(list(segments), linewidths=0.15 + weight[shown], colors=color, zorder=above))
-    colors = BLUE if y is None else [COLORS[int(label) % len(COLORS)] for label in y]
+        lines = LineCollection(list(segments), linewidths=0.15 + weight[shown], colors=stroke, zorder=above)
+        axes.add_collection(lines)
+    labels = () if y is None or color is not None else y
+    colors = [COLORS[int(label) % len(COLORS)] for label in labels] or color or BLUE
     axes.scatter(points[:, 0], points[:, 1], s=size, c=colors, zorder=2, linewidths=0)
     bare(axes)
     return float(joins.mean()) if len(joins) else 0.0

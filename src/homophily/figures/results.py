@@ -55,7 +55,7 @@ def beside_paper(table: pd.DataFrame, method: str = "dirichlet") -> Figure:
 
 
 def sensitivity_curves(points: pd.DataFrame) -> Figure:
-    """Accuracy over each parameter, a row a data set (Fig. S3); the default is starred.
+    """Accuracy over each parameter, a row a data set (Fig. S3); the best is starred, the default ringed.
 
     Parameters
     ----------
@@ -75,8 +75,10 @@ def sensitivity_curves(points: pd.DataFrame) -> Figure:
                 axes.errorbar(
                     places, one["mean"], yerr=one["std"], color=color, marker=".", linewidth=1.2, label=variant
                 )
-                starred = one["default"].to_numpy(bool)
-                axes.scatter(places[starred], one["mean"][starred], marker="*", s=110, color=color, zorder=3)
+                means, default = one["mean"].to_numpy(), one["default"].to_numpy(bool)
+                best = means == np.max(means)
+                axes.scatter(places[best], means[best], marker="*", s=110, color=color, zorder=3)
+                axes.scatter(places[default], means[default], marker="o", s=130, color="none", edgecolors=color)
                 axes.set_xticks(places, one["value"].astype(str))
             if dataset == datasets[-1]:
                 axes.set_xlabel(parameter.replace("_", " "), fontsize=9)

@@ -76,6 +76,6 @@ def selection_frequencies(
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
     axes.set_xlabel("selected in % of the parts", fontsize=9)
-    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    figure.legend(loc="outside upper center", ncols=2, fontsize=8, frameon=False)
     plain(axes)
     return figure

@@ -10,6 +10,8 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..persistence import replacing
+
 __all__ = [
     "BLUE",
     "COLORS",
@@ -63,8 +65,10 @@ def literal(text: str, most: int = 40) -> str:
 def save(figure: Figure, path: Path) -> list[Path]:
     """Write the figure as SVG and PNG beside each other; the same figure gives the same files."""
     files = [path.with_suffix(suffix) for suffix in (".svg", ".png")]
-    files[0].write_text(_svg(figure, transparent=False), encoding="utf-8")
-    figure.savefig(files[1], dpi=DPI, metadata={"Software": None})
+    with replacing(files[0]) as draft:
+        draft.write_text(_svg(figure, transparent=False), encoding="utf-8")
+    with replacing(files[1]) as draft:
+        figure.savefig(draft, format="png", dpi=DPI, metadata={"Software": None})
     return files
 
 
