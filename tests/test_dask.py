@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -231,6 +232,18 @@ def test_a_listener_that_is_no_scheduler(tmp_path, monkeypatch):
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         options = ("--backend", "dask", "--scheduler", address, "--out", tmp_path / "out", "--quiet")
         assert f"{address} cannot be reached: no answer in 1 s." in run(*TOY, *options, code=2).output
+
+
+def test_a_client_that_fails_is_not_left_to_the_garbage_collector(monkeypatch):
+    def loops():
+        return sum(thread.name == "IO loop" for thread in threading.enumerate())
+
+    monkeypatch.setattr(cluster, "CONNECT", 0.5)
+    before = loops()
+    for address in ("tcp://127.0.0.1:1", "what://ever:1", "127.0.0.1"):
+        with pytest.raises((OSError, ValueError)):
+            cluster._opened(address)
+        assert loops() <= before  # that of the test before may be ending
 
 
 def test_the_command_gives_the_same_tables(two, tmp_path):

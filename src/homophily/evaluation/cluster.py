@@ -49,7 +49,11 @@ def _opened(address: str) -> Any:
     from distributed import Client
 
     class Attempt(Client):
-        """A client that leaves no thread behind if it cannot start."""
+        """A client that is closed if it cannot start.
+
+        Otherwise it would be closed as garbage, at any moment: also while another client starts and holds the lock that
+        it then waits for, in the same thread and so for ever.
+        """
 
         def __init__(self) -> None:
             try:
