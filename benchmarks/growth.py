@@ -5,7 +5,7 @@
 
 Writes float32 data of n x 100 to ``--folder`` (a temporary one by default, 4 GB for 10 million rows), four clusters in
 the first ten columns and noise in the others, and lets a fresh process select ten features by
-``DirichletSelector(10, objective="energy", final_graph="none").fit(path)``. Prints for each size the seconds of
+``DirichletSelector(10, final_graph="none").fit(path)``. Prints for each size the seconds of
 the one pass over the file (means, deviations, the sample), of the training, and of the rest (exchange of features, a
 pass that estimates the energy), the peak resident memory of the process, how many of the planted features were found,
 and the training time as a ratio to that of the smallest size.
@@ -58,7 +58,7 @@ def select(path):
 
     marks = []
     start = time.perf_counter()
-    selector = DirichletSelector(PLANTED, objective="energy", random_state=0, final_graph="none")
+    selector = DirichletSelector(PLANTED, random_state=0, final_graph="none")
     selector.fit(path, callback=lambda p: marks.append(time.perf_counter()) if p.stage == "training" else None)
     end = time.perf_counter()
     training = (marks[-1] - marks[0]) * len(marks) / (len(marks) - 1)
