@@ -496,6 +496,39 @@ def test_threshold_of_discoveries(seed):
     assert found == slow_threshold(r, null)
 
 
+@pytest.mark.parametrize("block", [1, 10**6])  # shuffles one by one, or side by side
+def test_discoveries_are_those_beyond_shuffled_features(block, monkeypatch):
+    monkeypatch.setattr("homophily.screening.CAREFUL", 2000)
+    monkeypatch.setattr("homophily.screening.BLOCK", block)
+    screen = screen_of(planted(60, 20, 6), 3, n_rows=40, n_among=50)
+    chosen = [5, 0, 2]
+    formula = Formula(screen)
+    S, _ = formula.graph(formula.X[:, chosen])
+    r, _, _ = formula.begin(chosen)
+    generator, X, shuffles = torch.Generator().manual_seed(5), formula.X, []
+    for _ in range(100):
+        formula.X = X[torch.randperm(50, generator=generator).numpy()]
+        shuffles.append(formula.explained(S))
+    formula.X, null = X, np.stack(shuffles)
+    spread = formula.spread(null)
+    found = screen.explained(chosen, screen.trials.sums(chosen))
+    by_rate = {rate: screen.discovered(chosen, found, rate).tolist() for rate in (0.02, 0.1)}
+    assert by_rate[0.1] == (r / spread > slow_threshold(r / spread, (null / spread).flatten())).tolist()
+    assert 3 <= sum(by_rate[0.02]) <= sum(by_rate[0.1]) < 20
+
+
+def test_clusters_discover_hardly_anything_by_accident():
+    """Noise that clusters happen to share: if only neighbours are relabelled, 28 columns count in these 20 draws."""
+    by_accident = 0
+    for seed in range(20):
+        screen = screen_of(planted(300, 500, 5, seed=seed).float(), 3, n_rows=1024)
+        found = screen.explained([0, 1, 2], screen.trials.sums([0, 1, 2]))
+        discovered = screen.discovered([0, 1, 2], found, 0.02)
+        assert discovered[:5].all()
+        by_accident += int(discovered[5:].sum())
+    assert by_accident <= 8  # 20 draws of 5 with a rate of .02 are 2
+
+
 def test_threshold_where_a_tenth_is_reached_exactly():
     """21 of 2100 are 3 of 300, a tenth of 30; in single precision, 21 x (300 / 2100) > 0.1 x 30."""
     null = torch.linspace(0, 1, 2100)

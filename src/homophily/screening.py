@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from .nn import NeighborGraph, cross_squared_distances
-from .trials import Rest, Trials, energies
+from .trials import BLOCK, Rest, Trials, energies
 
 __all__ = ["Explained", "Screen", "discovery_threshold"]
 
@@ -44,6 +44,7 @@ LITTLE = 1e-3  # variance in a sample, of 1 in all, below which a feature hardly
 HEAVY = 4.0  # kurtosis of heavy tails; a sample of a normal variable hardly has as much
 SMALL = 16  # features of a selection small enough for the third term to matter much
 NULL = 2000  # features that a graph of relabelled samples is tried on, at least
+CAREFUL = 20_000  # where it matters how many are there by chance
 
 
 class Explained(NamedTuple):
@@ -116,6 +117,27 @@ class Screen:
                 apart = trials.differences(feature).gather(1, near_rest)
                 r[feature] = self.whole[feature] - (S_rest * apart).sum() / self.unexplained[feature]
         return Explained(r, null, self._spread(null), (S * D.gather(1, near)).sum() / self.B)
+
+    def discovered(self, chosen: list[int], found: Explained, rate: float) -> Tensor:
+        """Which features (d,) the graph of a selection explains, with a false discovery rate that is kept.
+
+        Here chance is the same graph with the values of each feature shuffled. To relabel the neighbours alone, which
+        the objective is content with, shuffles one end of an edge: clusters have a say at both, so that this spreads
+        less, by up to the root of two, and lets features pass that are alike in clusters by accident.
+        """
+        trials = self.trials
+        S, near = trials.graph(trials.distances(chosen))
+        generator = torch.Generator().manual_seed(5)
+        A, device = len(trials.among), S.device
+        left, parts = math.ceil(CAREFUL / self.d), []
+        together = max(1, BLOCK // (A * self.d))  # shuffles at once: one large step is faster than many small ones
+        for start in range(0, left, together):
+            orders = [torch.randperm(A, generator=generator).to(device) for _ in range(min(together, left - start))]
+            shuffled = torch.cat([trials.columns[:, order] for order in orders]).T.contiguous()  # (A, r d)
+            parts.append(energies(S, near, shuffled, shuffled[trials.own]).view(-1, self.d))
+        null = self.whole - torch.cat(parts) / self.unexplained
+        spread = self._spread(null)
+        return found.r / spread > discovery_threshold(found.r / spread, (null / spread).flatten(), rate)
 
     def surest(self, m: int) -> Tensor:
         """The m features that the graph of all features explains most surely, in units of what chance would."""

@@ -144,8 +144,8 @@ def _select(X: Tensor, starts: list[np.ndarray], k: int, should_stop: Callable[[
 def _discovered(X: Tensor, chosen: np.ndarray, k: int) -> int:
     """How many features of X the graph of the chosen ones explains beyond chance."""
     trials = Trials(X, k, len(chosen), n_rows=ROWS)
-    found = Screen(trials).explained(chosen.tolist(), trials.sums(chosen.tolist()))
-    return int((found.r > found.threshold(RATE)).sum())
+    screen, features = Screen(trials), chosen.tolist()
+    return int(screen.discovered(features, screen.explained(features, trials.sums(features)), RATE).sum())
 
 
 def _path_trials(X: Tensor, k: int, m: int) -> Trials:
@@ -162,7 +162,7 @@ def _path(X: Tensor, ranking: np.ndarray, m: int, k: int) -> dict[str, np.ndarra
     for size in sizes.tolist():
         features = ranking[:size].tolist()
         found = screen.explained(features, trials.sums(features))
-        count = (found.r > found.threshold(RATE)).sum()
+        count = screen.discovered(features, found, RATE).sum()
         rows.append((size, float(found.r.mean()), float(found.null.mean(1).quantile(0.95)), int(count)))
     names = "n_features", "explained", "by_chance", "discovered"
     return {name: np.array(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
