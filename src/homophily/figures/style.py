@@ -68,7 +68,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
     with replacing(files[0]) as draft:
         draft.write_text(_svg(figure, transparent=False), encoding="utf-8")
     with replacing(files[1]) as draft:
-        figure.savefig(draft, format="png", dpi=DPI, metadata={"Software": None})
+        figure.savefig(draft, format="png", dpi=DPI, metadata={"Software": None}, pil_kwargs={"optimize": True})
     return files
 
 

@@ -31,7 +31,7 @@ class ToyResult(NamedTuple):
 
 def toy_panels(results: Sequence[ToyResult]) -> Figure:
     """A row a data set: points in 3-D, Heat graph, learned graph and selection matrix, and these two without UFS."""
-    figure = blank(15, 2.7 * len(results))
+    figure = blank(13.2, 2.4 * len(results))
     grid = figure.add_gridspec(len(results), 6, width_ratios=[1.15, 1, 1, 1, 1, 1])
     titles = ["(a) data", "(b) Heat graph", "(c) learned graph", "(d) F", "(e) graph without UFS", "(f) F without UFS"]
     for line, result in enumerate(results):
@@ -72,5 +72,5 @@ def _matrix(axes: Axes, F: np.ndarray) -> None:
     axes.set_ylim(0, 1.05)
     axes.set_xticks([1, 5, 10, 15, 20][: 1 + F.shape[1] // 5])
     axes.set_xlabel("feature", fontsize=8)
-    axes.legend(fontsize=8, frameon=False, loc="upper right")
+    axes.legend(fontsize=8, frameon=False, loc="best")
     plain(axes)
