@@ -4,10 +4,14 @@ import os
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from homophily.cli import app
+from homophily.evaluation.tables import ResultTable
+from homophily.figures import gains_over_random
+from homophily.report import Section, results_page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -37,12 +41,26 @@ def chromium():
         browser.close()
 
 
+@pytest.fixture(scope="module", name="results")
+def report_of_results(tmp_path_factory):
+    """What compare and reproduce write."""
+    rows = [["b10", "0.912 ± 0.013"], ["b9", "-0.011 ± 0.028"], ["a", ""], [NAMES[0], "1.5"]]
+    gains = pd.DataFrame(
+        {"measure": "accuracy", "group": "5 features", "method": [row[0] for row in rows], "gain": 0.1, "error": 0.05}
+    )
+    table = ResultTable("Results", ["method", "accuracy"], rows)
+    sections = [Section("Figure", gains_over_random(gains), "text"), Section("Table", table=table)]
+    file = tmp_path_factory.mktemp("results") / "report.html"
+    file.write_text(results_page("Title", "lead", summary={"Data": "x"}, sections=sections, notes=["note"]), "utf-8")
+    return file
+
+
 @pytest.fixture(name="opened")
 def opened_page(browser, report):
-    """A function that opens the report and watches; at the end nothing must have gone wrong."""
+    """A function that opens a report and watches; at the end nothing must have gone wrong."""
     troubles, pages = [], []
 
-    def opened(**options):
+    def opened(report=report, **options):
         page = browser.new_page(**options)
         pages.append(page)
         page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
@@ -84,10 +102,25 @@ def test_features_can_be_sorted_and_filtered(opened):
     assert len(names(page)) == 6
 
 
+def test_results_can_be_sorted(opened, results):
+    page = opened(results)
+
+    def first_column():
+        return page.locator("table.sortable tbody td:first-child").all_inner_texts()
+
+    page.get_by_role("button", name="method").click()
+    assert first_column() == [NAMES[0], "a", "b9", "b10"]
+    page.get_by_role("button", name="accuracy").click()
+    assert first_column() == ["a", "b9", "b10", NAMES[0]]  # nothing is less than any number
+    page.get_by_role("button", name="accuracy").click()
+    assert first_column() == [NAMES[0], "b10", "b9", "a"]
+
+
+@pytest.mark.parametrize("kind", ["report", "results"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_the_screen_in_both_schemes(opened, width, scheme):
-    page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
+def test_it_fits_the_screen_in_both_schemes(opened, request, kind, width, scheme):
+    page = opened(request.getfixturevalue(kind), viewport={"width": width, "height": 900}, color_scheme=scheme)
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     text = page.evaluate("getComputedStyle(document.body).color")
     brightness = [sum(map(float, color[color.index("(") + 1 : -1].split(",")[:3])) for color in (background, text)]
@@ -97,4 +130,4 @@ def test_it_fits_the_screen_in_both_schemes(opened, width, scheme):
         assert brightness[1] < 150
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     ARTEFACTS.mkdir(exist_ok=True)
-    page.screenshot(path=ARTEFACTS / f"report-{width}-{scheme}.png", full_page=True)
+    page.screenshot(path=ARTEFACTS / f"{kind}-{width}-{scheme}.png", full_page=True)

@@ -19,7 +19,7 @@ from homophily.datasets import make_toy
 from homophily.evaluation import RunStore
 from homophily.methods import METHODS
 
-FILES = {"runs.sqlite", "comparison.csv", "cells.csv", "comparison.md"}
+FILES = {"runs.sqlite", "comparison.csv", "cells.csv", "comparison.md", "report.html"}
 OPTIONS = ("--label-column", "kind", "-m", "1,2", "--methods", "ls", "--trees", "10", "--random-draws", "1")
 
 
@@ -75,6 +75,10 @@ def test_compare_writes_what_it_says(csv):
     markdown = (folder / "comparison.md").read_text(encoding="utf-8")
     assert "| method | seconds | accuracy | clustering | RMSE | accuracy − random |" in markdown
     assert f"{best['accuracy']:.3f} ±" in markdown
+
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Which method is better than chance?" in report
+    assert f"{best['accuracy']:.3f} ±" in report
 
 
 def test_a_second_run_goes_on_and_repeats_nothing(csv):

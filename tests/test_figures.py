@@ -157,6 +157,21 @@ def test_ours_beside_the_paper():
         figures.beside_paper(table, "cae")
 
 
+def test_gains_are_in_order_and_beside_the_line_of_chance():
+    rows = [("accuracy", "2 features", "a", 0.1, 0.02), ("accuracy", "2 features", "b", 0.3, 0.01)]
+    rows += [("accuracy", "4 features", "a", -0.1, float("nan")), ("RMSE, less", "2 features", "c", 0.2, 0.1)]
+    gains = pd.DataFrame(rows, columns=["measure", "group", "method", "gain", "error"])
+    figure = figures.gains_over_random(gains)
+    assert [axes.get_title() for axes in figure.axes] == ["accuracy", "RMSE, less"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["b", "a", "c"]
+    chance, two, four = figure.axes[0].lines
+    assert set(chance.get_xdata()) == {0}
+    assert two.get_xdata()[:2].tolist() == [0.3, 0.1]
+    assert four.get_xdata()[1] == -0.1
+    with pytest.raises(ValueError, match="no gain"):
+        figures.gains_over_random(gains.assign(gain=float("nan")))
+
+
 def test_growth_adds_up():
     figure = figures.growth(pd.DataFrame({"rows": [10, 1000], "reading": [1.0, 2.0], "training": [3.0, 3.0]}))
     assert figure.axes[0].lines[0].get_ydata().tolist() == [4, 5]

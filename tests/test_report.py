@@ -4,11 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from markupsafe import escape
 from typer.testing import CliRunner
 
 from homophily.cli import app
 from homophily.datasets import make_planted
-from homophily.report import insight, look, write_report
+from homophily.evaluation.tables import ResultTable
+from homophily.figures import gains_over_random
+from homophily.report import Section, insight, look, results_page, write_report
 from homophily.report.insight import Chance
 from homophily.sources import open_rows
 
@@ -153,8 +156,20 @@ def test_text_of_the_data_stays_text(tmp_path):
     )
     assert SCRIPT not in text
     assert "<img src=x" not in text
-    assert text.count("<script>") == 1
+    assert text.count("<script>") == 2  # our own: sorting and filtering
     assert text.count("&lt;script&gt;") >= 7
+
+
+def test_text_of_results_stays_text():
+    table = ResultTable(SCRIPT, [SCRIPT, SCRIPT], [[SCRIPT, SCRIPT]], [SCRIPT], [SCRIPT, SCRIPT], frozenset({(0, 1)}))
+    gains = {"measure": [SCRIPT], "group": [SCRIPT], "method": [SCRIPT], "gain": [0.1], "error": [0.1]}
+    sections = [Section(SCRIPT, gains_over_random(pd.DataFrame(gains)), SCRIPT), Section(SCRIPT, table=table)]
+    text = results_page(SCRIPT, SCRIPT, summary={SCRIPT: SCRIPT}, sections=sections, notes=[SCRIPT])
+    assert SCRIPT not in text
+    assert text.count("<script>") == 1
+    assert text.count("&lt;script&gt;") >= 14
+    assert "<strong>&lt;script&gt;" in text
+    assert f'colspan="2" class="group">{escape(SCRIPT)}</th>' in text
 
 
 def test_chance_counts_the_lower_ones():

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -30,7 +31,7 @@ from homophily.joint import DirichletSelector
 from homophily.methods import METHODS
 
 SMALL = ("--methods", "ls,rsr", "-m", "2,4", "--splits", 2, "--trees", 5, "--random-draws", 1, "--updates", 20)
-TABLES = ("tables.txt", "tables.md", "tables.tex", "table.csv", "every_m.csv", "beside_random.csv")
+TABLES = ("tables.txt", "tables.md", "tables.tex", "table.csv", "every_m.csv", "beside_random.csv", "report.html")
 ABLATED = ("Madelon", "Jaffe", "GLIOMA")
 
 
@@ -103,6 +104,11 @@ def test_table_shows_the_paper_beside_ours_and_a_second_run_does_nothing(tmp_pat
     by_m = cells.query("method == 'rsr'").groupby("m")["accuracy"].mean()
     assert ours["mean"] == pytest.approx(by_m.max())
     assert ours["best_m"] == by_m.idxmax()
+
+    report = (place / "report.html").read_text(encoding="utf-8")
+    for text in ("Is it better than chance?", "Classification accuracy", "Beside random columns", "Protocol default"):
+        assert text in report
+    assert f"{ours['mean']:.3f}" in report
 
     before = {path.name: path.read_bytes() for path in place.iterdir()}
     again = table()
@@ -449,6 +455,8 @@ def test_twenty_kills_lose_and_double_nothing(tmp_path):
         texts = [(tmp_path / out / "table-quick-default" / name).read_text() for out in ("out", "undisturbed")]
         if name == "tables.md":  # which names the command
             texts = [text.split("\n", 1)[1] for text in texts]
+        if name == "report.html":  # this one too
+            texts = [re.sub("<dt>Command</dt>.*", "", text) for text in texts]
         assert texts[0] == texts[1], name
 
 

@@ -338,7 +338,7 @@ def compare(
 
     Selectors see the training rows of random splits and no labels, a forest, k-means and a network judge the rest.
 
-    Writes comparison.csv, cells.csv, comparison.md and runs.sqlite to the output folder.
+    Writes report.html, comparison.csv, cells.csv, comparison.md and runs.sqlite to the output folder.
 
     Ctrl-C keeps what is finished; the same command goes on from there.
     """

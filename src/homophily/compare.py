@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,18 @@ from .evaluation import Cell, Comparison, RunStore, summary
 from .evaluation.cell import RANDOM
 from .evaluation.comparison import run_all
 from .evaluation.running import Backend
+from .evaluation.tables import ResultTable
+from .figures import gains_over_random
 from .io import read_table
 from .output import STORE, check_store_folder, write_whole
+from .report import Section, results_page
 from .run_progress import follow
 from .wording import counted
 
 __all__ = ["run_compare"]
 
-RESULTS = ("comparison.csv", "cells.csv", "comparison.md")
+RESULTS = ("comparison.csv", "cells.csv", "comparison.md", "report.html")
+GAINS = {"accuracy": ("accuracy", 1), "clustering": ("clustering accuracy", 1), "reconstruction": ("RMSE, less", -1)}
 # Fields of a cell that a comparison does not use.
 NOT_SHOWN = ("params", "tuning", "spectral", "distinct", "extra", "by_chance")
 
@@ -110,6 +114,7 @@ def _write_and_show(
         f"# Feature selection on {data.name}",
         f"{n:,} samples, {d:,} features. Command: `{command_line()}`",
     ]
+    tables = []
     for m, rows in table.groupby("m"):
         header, body = _columns(rows, labelled)
         grid = Grid(box=None, pad_edge=False, header_style="bold")
@@ -120,16 +125,59 @@ def _write_and_show(
         title = counted(m, "feature")
         out.print(f"\n[bold]{title}[/]\n")
         out.print(grid, soft_wrap=False)
-        markdown += [f"## {title}", _markdown(header, body)]
+        tables.append(ResultTable(title, header, body))
+        markdown.append(tables[-1].to_markdown().rstrip())
     out.print(f"\n{legend}")
     for note in notes:
         out.print(f"[yellow]Note:[/] {escape(note)}")
     markdown += [legend, "\n".join(f"- {note}" for note in notes)]
 
-    texts = (table.to_csv(index=False), _as_frame(cells).to_csv(index=False), "\n\n".join(markdown).rstrip() + "\n")
+    facts = {"Data": data.name, "Size": f"{n:,} samples, {d:,} features", "Command": command_line()}
+    texts = (
+        table.to_csv(index=False),
+        _as_frame(cells).to_csv(index=False),
+        "\n\n".join(markdown).rstrip() + "\n",
+        _report(table, tables, labelled, facts, legend, notes),
+    )
     for name, text in zip(RESULTS, texts, strict=True):
         write_whole(folder / name, text)
     out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {', '.join((*RESULTS, STORE))}")
+
+
+def _report(
+    table: pd.DataFrame, tables: list[ResultTable], labelled: bool, facts: dict[str, str], legend: str, notes: list[str]
+) -> str:
+    """``report.html``: gains over random columns as a figure, then the tables."""
+    gains = pd.concat(
+        pd.DataFrame(
+            {
+                "measure": title,
+                "group": [counted(m, "feature") for m in table["m"]],
+                "method": table["method"],
+                "gain": sign * table[f"{metric}_gain"],
+                "error": table[f"{metric}_gain_se"],
+            }
+        )
+        for metric, (title, sign) in GAINS.items()
+        if labelled or metric == "reconstruction"
+    )
+    # All columns are more than the random ones that they would be compared with.
+    gains = gains[~gains["method"].isin([RANDOM, "all"]) & gains["gain"].notna()]
+    tables[-1] = replace(tables[-1], notes=legend.splitlines())
+    sections = [Section(each.title, table=each) for each in tables]
+    if not gains.empty:
+        text = (
+            "Dots are differences to random columns of the same number on the same splits, bars their standard errors, "
+            "and the line is chance: a method whose bar crosses it may be no better."
+        )
+        sections.insert(0, Section("Which method is better than chance?", gains_over_random(gains), text))
+    return results_page(
+        f"Which method suits {facts['Data']}?",
+        "features chosen without labels on a part of the samples, and judged on the others.",
+        summary=facts,
+        sections=sections,
+        notes=notes,
+    )
 
 
 def _columns(rows: pd.DataFrame, labelled: bool) -> tuple[list[str], list[list[str]]]:
@@ -201,8 +249,3 @@ def _as_frame(cells: Iterable[Cell]) -> pd.DataFrame:
         }
         for cell in cells
     )
-
-
-def _markdown(header: list[str], body: list[list[str]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -19,7 +19,9 @@ from .evaluation import Cell, RunStore
 from .evaluation.running import Backend, Job
 from .experiments import EXPERIMENTS, Results, Settings, Study
 from .experiments.costs import estimate
+from .experiments.drawings import experiment_figures
 from .output import STORE, check_store_folder, write_whole
+from .report import Section, results_page
 from .run_progress import follow, in_words
 from .wording import counted
 
@@ -75,7 +77,7 @@ def run_reproduce(
     if done < total and results.tables:
         notes.append(f"{done} of {total} cells are done; means are over what there is.")
     place = folder / _label(name, settings)
-    _write(place, results, notes)
+    _write(place, experiment, settings, results, notes)
     width = min(Console().width, 120)
     for table in results.tables:
         out.print(table.to_text(width))
@@ -96,7 +98,7 @@ def _label(name: str, settings: Settings) -> str:
     return "-".join([name, *(["quick"] if settings.quick else []), *([settings.protocol] if name == "table" else [])])
 
 
-def _write(place: Path, results: Results, notes: list[str]) -> None:
+def _write(place: Path, experiment: Study, settings: Settings, results: Results, notes: list[str]) -> None:
     if not results.tables:  # stopped before anything was finished
         return
     place.mkdir(exist_ok=True)
@@ -106,11 +108,27 @@ def _write(place: Path, results: Results, notes: list[str]) -> None:
         "tables.txt": "\n".join([*(table.to_text(120) for table in results.tables), *notes]) + "\n",
         "tables.md": "\n".join(markdown) + "\n",
         "tables.tex": "\n".join(table.turned().to_latex() for table in results.tables),
+        "report.html": _report(experiment, settings, results, notes),
     }
     for name, frame in results.frames.items():
         texts[f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n")
     for name, text in texts.items():
         write_whole(place / name, text)
+
+
+def _report(experiment: Study, settings: Settings, results: Results, notes: list[str]) -> str:
+    """``report.html``: what the experiment has of figures, then its tables."""
+    figures = experiment_figures(experiment.name, results.frames, settings.seed)
+    return results_page(
+        experiment.title,
+        "the paper's experiment, run again.",
+        summary={"Data": ", ".join(experiment.datasets), "Command": command_line(), "Seed": settings.seed},
+        sections=[
+            *(Section(title, figure, text) for title, figure, text in figures),
+            *(Section(table.title, table=table.turned()) for table in results.tables),
+        ],
+        notes=notes,
+    )
 
 
 def _failures(failed: Iterable[tuple[Job, Cell]]) -> Iterator[str]:

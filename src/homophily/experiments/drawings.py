@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from .. import figures
 from ..datasets import DatasetNotFoundError, load, make_planted
 from ..evaluation import RunStore, reconstruct
 from ..evaluation.running import Backend
+from ..evaluation.tables import DISPLAY, TASKS
 from ..figures import EmbeddedGraph
 from ..graph import adaptive_knn_graph, heat_kernel_graph
 from ..joint import DirichletSelector
@@ -27,7 +28,7 @@ from ..stability import stability
 from .settings import Settings
 from .toy import ToyExperiment, toy_results
 
-__all__ = ["DRAWINGS", "Drawing", "MissingInputError", "Sources"]
+__all__ = ["DRAWINGS", "Drawing", "MissingInputError", "Sources", "experiment_figures"]
 
 IMAGES = {"Jaffe": (26, 26), "COIL-20": (32, 32), "Yale": (32, 32), "PIX10": (100, 100)}  # height, width
 M = 100  # features of the image data in figures of graphs and pixels
@@ -204,3 +205,37 @@ DRAWINGS = [
     Drawing("stability", "Selections on parts of the wine samples", _stability),
     Drawing("growth", "Time against the number of rows", _growth),
 ]
+
+
+def experiment_figures(name: str, frames: Mapping[str, pd.DataFrame], seed: int) -> Iterator[tuple[str, Figure, str]]:
+    """Figures of the tables that an experiment gave: heading, figure, and how to read it."""
+    if name == "table":
+        if not frames["beside_random"].empty:
+            found = frames["beside_random"].rename(columns={"mean": "gain", "sem": "error"})
+            named = {"measure": found["task"].map(TASKS), "method": found["method"].replace(DISPLAY), "group": ""}
+            yield (
+                "Is it better than chance?",
+                figures.gains_over_random(found.assign(**named)),
+                "Differences to random columns of the same number on the same splits, turned so that positive is "
+                "better; bars are standard errors over the data sets.",
+            )
+        own = frames["table"]
+        if (own["paper_mean"].notna() & (own["method"] == "dirichlet")).any():
+            yield (
+                "homophily beside the paper's own figures",
+                figures.beside_paper(own),
+                "Bars are standard deviations over the splits, each at the number of features where it is best.",
+            )
+    if name == "toy" and (panels := toy_results(frames, seed)):
+        yield (
+            "The first draw",
+            figures.toy_panels(panels),
+            "Data, the Heat graph of all 20 columns, the learned graph and the columns of F, with and without the "
+            "Unique Feature Selector. Black edges join the classes.",
+        )
+    if name == "sensitivity" and not frames["sensitivity"].empty:
+        yield (
+            "One parameter at a time",
+            figures.sensitivity_curves(frames["sensitivity"]),
+            "Accuracy of a random forest; the best is starred, the default ringed, bars are standard deviations.",
+        )

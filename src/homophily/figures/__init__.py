@@ -2,7 +2,7 @@
 
 from .graphs import EmbeddedGraph, embedded_graphs, signals_on_graphs
 from .images import reconstructions, selected_pixels
-from .results import beside_paper, growth, sensitivity_curves
+from .results import beside_paper, gains_over_random, growth, sensitivity_curves
 from .selection import beside_chance, redundancy_map, selection_frequencies
 from .style import save
 from .toy import ToyResult, toy_panels
@@ -14,6 +14,7 @@ __all__ = [
     "beside_chance",
     "beside_paper",
     "embedded_graphs",
+    "gains_over_random",
     "growth",
     "reconstructions",
     "redundancy_map",

@@ -1,15 +1,15 @@
-"""Results of experiments: beside the paper's, over a parameter, over the number of rows."""
+"""Results of experiments: beside the paper's and beside chance, over a parameter, over the number of rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from .style import BLUE, COLORS, GREY, ORANGE, blank, plain
+from .style import BLUE, COLORS, GREY, ORANGE, blank, literal, plain
 
-__all__ = ["beside_paper", "growth", "sensitivity_curves"]
+__all__ = ["beside_paper", "gains_over_random", "growth", "sensitivity_curves"]
 
 TASKS = {"classification": "accuracy", "clustering": "clustering accuracy", "reconstruction": "reconstruction RMSE"}
 
@@ -51,6 +51,51 @@ def beside_paper(table: pd.DataFrame, method: str = "dirichlet") -> Figure:
     panels[0].set_yticks(range(len(datasets)), datasets)
     panels[0].invert_yaxis()
     panels[-1].legend(fontsize=8, frameon=False, loc="best")
+    return figure
+
+
+def gains_over_random(gains: pd.DataFrame) -> Figure:
+    """What each method gains over random features, a panel a measure; bars are standard errors, chance is the line.
+
+    Parameters
+    ----------
+    gains : DataFrame
+        Columns ``measure``, ``group`` (colours, such as "25 features"), ``method``, ``gain`` (positive is better) and
+        ``error``. Methods come in the order of their mean gain in the first measure, the best on top.
+    """
+    gains = gains.dropna(subset="gain")
+    measures, groups = list(dict.fromkeys(gains["measure"])), list(dict.fromkeys(gains["group"]))
+    if not measures:
+        raise ValueError("The table has no gain over random features.")
+    order = gains[gains["measure"] == measures[0]].groupby("method")["gain"].mean().sort_values(ascending=False)
+    methods = [*order.index, *sorted(set(gains["method"]) - set(order.index))]
+    figure = blank(3.0 * len(measures) + 1.0, 1.2 + (0.2 + 0.08 * len(groups)) * len(methods))
+    panels = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
+    for axes, measure in zip(panels, measures, strict=True):
+        axes.axvline(0, color=GREY, linewidth=1)
+        for place, group in enumerate(groups):
+            here = gains[(gains["measure"] == measure) & (gains["group"] == group)].set_index("method")
+            here = here.reindex(methods)
+            axes.errorbar(
+                here["gain"],
+                np.arange(len(methods)) + (place - (len(groups) - 1) / 2) * min(0.24, 0.7 / len(groups)),
+                xerr=here["error"].fillna(0),
+                fmt="o",
+                color=COLORS[place % len(COLORS)],
+                markersize=4,
+                linewidth=1.2,
+                label=group,
+            )
+        axes.set_title(measure, fontsize=10)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.grid(axis="y", color=GREY, linewidth=0.3, alpha=0.5)
+        plain(axes)
+    panels[0].set_yticks(range(len(methods)), [literal(method, 24) for method in methods])
+    panels[0].invert_yaxis()
+    figure.supxlabel("gain over random features, positive is better", fontsize=9)
+    if len(groups) > 1:
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(len(groups), 6), fontsize=8, frameon=False)
     return figure
 
 

@@ -1,6 +1,7 @@
-"""The HTML report of a run."""
+"""HTML reports of runs."""
 
-from .html import write_report
 from .insight import look
+from .results import Section, results_page
+from .selection import write_report
 
-__all__ = ["look", "write_report"]
+__all__ = ["Section", "look", "results_page", "write_report"]

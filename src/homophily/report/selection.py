@@ -1,4 +1,4 @@
-"""One self-contained HTML file that says what was run and what came out."""
+"""The report of a selection: what was run and what came out."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from .._version import __version__
 from ..figures.graphs import sample_graph
 from ..figures.images import selected_pixels
 from ..figures.selection import beside_chance, redundancy_map
-from ..figures.style import inline_svg
 from ..figures.training import size_path, training_curves
 from .insight import Chance, Insight
+from .page import inline, rendered
 
 __all__ = ["write_report"]
 
@@ -67,7 +64,6 @@ def write_report(
     stability : dict, optional
         What refits on subsamples say, as :func:`homophily.refits.described` gives it.
     """
-    environment = Environment(loader=PackageLoader("homophily.report"), autoescape=True, trim_blocks=True)
     history = {name: history[name] for name in history if name != "loss" or len(history) < 4}
     names, drawn = [str(row["name"]) for row in selected], insight.drawn
     figures = {
@@ -81,8 +77,8 @@ def write_report(
         if image_shape is None or insight.mean is None
         else selected_pixels(insight.mean[None], image_shape, [row["index"] for row in selected]),
     }
-    page = environment.get_template("report.html.j2").render(
-        version=__version__,
+    page = rendered(
+        "selection.html.j2",
         summary=summary,
         selected=selected,
         histograms=[_bars(heights) for heights in insight.histograms],
@@ -96,7 +92,7 @@ def write_report(
         stability=stability,
         insight=insight,
         n_samples=n_samples,
-        figures={name: _inline(figure) for name, figure in figures.items() if figure is not None},
+        figures={name: inline(figure) for name, figure in figures.items() if figure is not None},
     )
     file.write_text(page, encoding="utf-8")
     return file
@@ -110,7 +106,3 @@ def _bars(heights: np.ndarray) -> str:
     """The outline of a small histogram in a box of 14 x 10, as a path of SVG."""
     steps = "".join(f"V{10 - 10 * height:.1f}h1" for height in heights)
     return f"M0 10{steps}V10Z"
-
-
-def _inline(figure: Figure) -> Markup:
-    return Markup(inline_svg(figure))  # matplotlib escapes the texts in it
