@@ -43,6 +43,10 @@ class NeighborGraph:
     def to_edge_index(self) -> tuple[Tensor, Tensor]:
         """``(edge_index, edge_weight)`` as in PyTorch Geometric: column ``(j, i)`` carries messages from j to i.
 
+        ``s_ij`` is the weight with which row i hears its neighbour j, so that a sum over incoming messages is ``S X``,
+        and ``edge_index`` is (column, row) of ``S``. With queries, sources are points and targets are queries: a
+        bipartite graph, for layers that take ``(x_points, x_queries)``.
+
         Edges of weight 0 are left out. The weights stay differentiable.
         """
         if self.indices.ndim != 2:
