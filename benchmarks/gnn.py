@@ -3,9 +3,9 @@
     python benchmarks/gnn.py [--seeds 5] [--steps 400] [--jobs 1] [--results results]
 
 Networks, data and training are those of ``examples/plot_gnn_layer.py``; seed s draws the noise or the clusters, the
-labelled samples and the start. k, learning rate, temperatures and the number of steps were chosen on seeds from 100 on
-of the first two kinds of data. Means ± standard deviations over the seeds; margins are those of the learned graph on
-the same seed.
+labelled samples and the start. k, learning rate, temperatures, steps and the weight of the energy were settled on seeds
+from 100 on of the first two kinds of data. Means ± standard deviations over the seeds; margins are those of the
+learned graph on the same seed.
 """
 
 import argparse
