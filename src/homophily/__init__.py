@@ -1,23 +1,24 @@
 """Unsupervised feature selection that learns the k-nearest-neighbour graph along with the features."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ._lazy import lazily
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from . import baselines as baselines
+    from . import datasets as datasets
+    from . import evaluation as evaluation
+    from . import figures as figures
+    from . import graph as graph
+    from . import io as io
+    from . import nn as nn
+    from . import stability as stability
     from .joint import DirichletSelector
 
 __all__ = ["DirichletSelector", "__version__"]
 
+MODULES = ("baselines", "datasets", "evaluation", "figures", "graph", "io", "nn", "stability")
 
-def __getattr__(name: str) -> Any:
-    # Loaded when asked for: torch takes seconds, and the command line's help does not need it.
-    if name == "DirichletSelector":
-        from .joint import DirichletSelector
-
-        return DirichletSelector
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+# Loaded when asked for: torch and scikit-learn take seconds, and the command line's help does not need them.
+__getattr__, __dir__ = lazily(__name__, {"DirichletSelector": "joint", **{name: name for name in MODULES}})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 __all__ = ["make_planted"]
 
@@ -41,6 +40,8 @@ def make_planted(
     """
     if not 1 <= n_planted <= n_features:
         raise ValueError(f"n_planted={n_planted} must lie between 1 and n_features={n_features}.")
+    from sklearn.utils import check_random_state  # takes seconds: only for those who draw
+
     rng = check_random_state(random_state)
     y = rng.randint(n_clusters, size=n_samples)
     planted = np.sort(rng.permutation(n_features)[:n_planted])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import make_blobs, make_circles, make_moons
-from sklearn.utils import check_random_state
 
 __all__ = ["TOY_NAMES", "make_toy"]
 
@@ -39,6 +37,9 @@ def make_toy(
     key = str(name).lower()
     if key not in TOY_NAMES:
         raise ValueError(f"name must be one of {', '.join(TOY_NAMES)}, got {name!r}.")
+    from sklearn.datasets import make_blobs, make_circles, make_moons  # takes seconds: only for those who draw
+    from sklearn.utils import check_random_state
+
     rng = check_random_state(random_state)
     if key == "blobs":
         X, y = make_blobs(n_samples, centers=[[-1.0, -1.0], [1.0, 1.0]], cluster_std=0.1, random_state=rng)

@@ -1,20 +1,25 @@
 """How good a selection is: three tasks, many methods on many splits, and a store that loses nothing finished."""
 
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 from .cell import Cell
-from .comparison import PROTOCOLS, Comparison
-from .paper import paper_ablation, paper_table
 from .store import RunStore
 from .summary import summary
-from .tables import best_over_m, rankings
-from .tasks import (
-    aligned_accuracy,
-    classification_accuracy,
-    clustering_accuracy,
-    reconstruct,
-    reconstruction_rmse,
-    spectral_clustering_accuracy,
-    standardize_by_training,
-)
+
+if TYPE_CHECKING:
+    from .comparison import PROTOCOLS, Comparison
+    from .paper import paper_ablation, paper_table
+    from .tables import best_over_m, rankings
+    from .tasks import (
+        aligned_accuracy,
+        classification_accuracy,
+        clustering_accuracy,
+        reconstruct,
+        reconstruction_rmse,
+        spectral_clustering_accuracy,
+        standardize_by_training,
+    )
 
 __all__ = [
     "PROTOCOLS",
@@ -34,3 +39,25 @@ __all__ = [
     "standardize_by_training",
     "summary",
 ]
+
+# What needs pandas, scikit-learn or torch is loaded when asked for: looking into a store of runs needs none of them.
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        **dict.fromkeys(("PROTOCOLS", "Comparison"), "comparison"),
+        **dict.fromkeys(("paper_ablation", "paper_table"), "paper"),
+        **dict.fromkeys(("best_over_m", "rankings"), "tables"),
+        **dict.fromkeys(
+            (
+                "aligned_accuracy",
+                "classification_accuracy",
+                "clustering_accuracy",
+                "reconstruct",
+                "reconstruction_rmse",
+                "spectral_clustering_accuracy",
+                "standardize_by_training",
+            ),
+            "tasks",
+        ),
+    },
+)

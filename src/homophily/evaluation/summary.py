@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from .cell import METRICS, RANDOM, Cell
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["summary"]
 
@@ -26,6 +27,8 @@ def summary(cells: Iterable[Cell]) -> pd.DataFrame:
     there are too few splits). Random draws of one split are averaged first. A method without m is shown at every m.
     ``failed_splits`` counts those on which a method failed, and ``failure`` is the first reason.
     """
+    import pandas as pd
+
     cells = sorted(cells, key=lambda cell: (cell.method, cell.split, cell.draw))
     rows = []
     for m in sorted({cell.m for cell in cells if cell.m is not None}):
@@ -60,6 +63,8 @@ def summary(cells: Iterable[Cell]) -> pd.DataFrame:
 
 def _by_split(cells: Iterable[Cell]) -> pd.DataFrame:
     """What finished cells of one method measured, averaged over the draws; one row a split."""
+    import pandas as pd
+
     rows = [
         (cell.split, len(cell.features), cell.seconds, *(getattr(cell, metric) for metric in METRICS))
         for cell in cells
