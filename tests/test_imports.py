@@ -41,7 +41,9 @@ def test_importing_the_package_loads_nothing_heavy(statement):
     assert loaded_by(statement) == set()
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["select", "--help"], ["datasets", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["select", "--help"], ["datasets", "--help"], ["doctor", "--help"]]
+)
 def test_help_and_version_load_nothing_heavy(arguments):
     assert loaded_by(called(*arguments)) == set()
 

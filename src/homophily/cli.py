@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from ._version import __version__
-from .cli_common import INTERRUPTED, counts, names, user_errors
+from .cli_common import INTERRUPTED, Method, completing, counts, names, user_errors
 from .cli_datasets import datasets
+from .cli_doctor import doctor
 from .cli_reproduce import reproduce
 from .cli_runs import runs
 
@@ -25,26 +26,10 @@ FILES, TRAINING, JUDGING = "Files", "Training", "Judging"
 app = typer.Typer(
     help="Unsupervised feature selection that learns the k-nearest-neighbour graph along with the features.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Method(StrEnum):
-    """Selectors by their short names."""
-
-    dirichlet = "dirichlet"
-    ls = "ls"
-    rsr = "rsr"
-    udfs = "udfs"
-    cae = "cae"
-    dufs = "dufs"
-    wast = "wast"
-    aefs = "aefs"
-    random = "random"
-    all = "all"
 
 
 class Objective(StrEnum):
@@ -148,6 +133,7 @@ def select(
     objective: Annotated[
         Objective | None,
         typer.Option(
+            metavar="NAME",
             help="screened: explain the other features, beyond chance. coverage: also noise. energy: the paper's.",
             show_default="screened",
         ),
@@ -164,33 +150,47 @@ def select(
     neighbors: Annotated[
         int | None,
         typer.Option(
-            "--neighbors", "-k", min=1, help="Neighbours in the graph.", show_default="5", rich_help_panel=TRAINING
+            "--neighbors",
+            "-k",
+            metavar="N",
+            min=1,
+            help="Neighbours in the graph.",
+            show_default="5",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     graph: Annotated[
         GraphKind | None,
-        typer.Option(help="exact is faster, soft better.", show_default="soft", rich_help_panel=TRAINING),
+        typer.Option(
+            metavar="NAME", help="exact is faster, soft better.", show_default="soft", rich_help_panel=TRAINING
+        ),
     ] = None,
     reg: Annotated[
         float | None,
         typer.Option(
+            metavar="X",
             help="Softness of the graph; for rsr, udfs and aefs the penalty.",
             show_default="0.3",
             rich_help_panel=TRAINING,
         ),
     ] = None,
     max_iter: Annotated[
-        int | None, typer.Option(min=1, help="Training steps.", show_default="150", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(metavar="N", min=1, help="Training steps.", show_default="150", rich_help_panel=TRAINING),
     ] = None,
     n_init: Annotated[
-        int | None, typer.Option(min=1, help="Restarts; the best is kept.", show_default="1", rich_help_panel=TRAINING)
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Restarts; the best is kept.", show_default="1", rich_help_panel=TRAINING
+        ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Rows a step.", show_default="256", rich_help_panel=TRAINING)
+        int | None, typer.Option(metavar="N", min=1, help="Rows a step.", show_default="256", rich_help_panel=TRAINING)
     ] = None,
     n_anchors: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=2,
             help="Look for neighbours among this many rows.",
             show_default="all up to 8192 rows, then 2048",
@@ -208,10 +208,18 @@ def select(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=TRAINING)
+        int,
+        typer.Option(metavar="N", min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=TRAINING),
     ] = 0,
     device: Annotated[
-        str | None, typer.Option(help="auto, cpu, cuda or mps.", show_default="auto", rich_help_panel=TRAINING)
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=completing(lambda: ("auto", "cpu", "cuda", "mps")),
+            help="auto, cpu, cuda or mps.",
+            show_default="auto",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
     image_shape: Annotated[
         str | None,
@@ -227,6 +235,7 @@ def select(
         typer.Option(
             "--jobs",
             "-j",
+            metavar="N",
             help="Threads, or processes of --stability; -1: all.",
             show_default="-1",
             rich_help_panel=TRAINING,
@@ -300,6 +309,7 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
+            autocompletion=completing(lambda: Method),
             metavar="NAME,...",
             help=f"Which of {', '.join(Method)}; random is always added.",
             show_default="every one",
@@ -320,17 +330,23 @@ def compare(
             rich_help_panel=FILES,
         ),
     ] = None,
-    splits: Annotated[int, typer.Option(min=1, help="Random splits.", rich_help_panel=JUDGING)] = 5,
-    test_size: Annotated[float, typer.Option(help="Fraction of rows to test on.", rich_help_panel=JUDGING)] = 0.2,
+    splits: Annotated[int, typer.Option(metavar="N", min=1, help="Random splits.", rich_help_panel=JUDGING)] = 5,
+    test_size: Annotated[
+        float, typer.Option(metavar="X", help="Fraction of rows to test on.", rich_help_panel=JUDGING)
+    ] = 0.2,
     stratify: Annotated[
         bool, typer.Option("--stratify", help="Keep the proportions of the classes.", rich_help_panel=JUDGING)
     ] = False,
-    trees: Annotated[int, typer.Option(min=1, help="Trees of the random forest.", rich_help_panel=JUDGING)] = 1000,
-    random_draws: Annotated[int, typer.Option(min=1, help="Random selections a split.", rich_help_panel=JUDGING)] = 5,
+    trees: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Trees of the random forest.", rich_help_panel=JUDGING)
+    ] = 1000,
+    random_draws: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Random selections a split.", rich_help_panel=JUDGING)
+    ] = 5,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=JUDGING)
+        int, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=JUDGING)
     ] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: one a core.")] = -1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", metavar="N", help="Processes; -1: one a core.")] = -1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
@@ -373,6 +389,7 @@ def compare(
 app.command()(reproduce)
 app.add_typer(runs, name="runs")
 app.add_typer(datasets, name="datasets")
+app.command()(doctor)
 
 
 def _number(text: str, method: Method) -> int | str:

@@ -1,17 +1,46 @@
-"""What all commands share: exit codes, and errors in one line."""
+"""What all commands share: exit codes, errors in one line, names of methods and their completion in the shell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-__all__ = ["FAILED", "INTERRUPTED", "USER_ERROR", "WORKER_LOST", "counts", "names", "parts", "stderr", "user_errors"]
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "USER_ERROR",
+    "WORKER_LOST",
+    "Method",
+    "completing",
+    "counts",
+    "dataset_names",
+    "names",
+    "parts",
+    "stderr",
+    "user_errors",
+]
 
 FAILED, USER_ERROR, WORKER_LOST, INTERRUPTED = 1, 2, 3, 130
+
+
+class Method(StrEnum):
+    """Selectors by their short names."""
+
+    dirichlet = "dirichlet"
+    ls = "ls"
+    rsr = "rsr"
+    udfs = "udfs"
+    cae = "cae"
+    dufs = "dufs"
+    wast = "wast"
+    aefs = "aefs"
+    random = "random"
+    all = "all"
 
 
 @contextmanager
@@ -47,6 +76,24 @@ def names(text: str | None, option: str) -> list[str] | None:
     if not found:
         raise ValueError(f"{option} {text!r}: expected names separated by commas.")
     return found
+
+
+def completing(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What the shell offers for an option that takes one of the ``known`` names, or several separated by commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        done, comma, last = incomplete.rpartition(",")
+        rest = (name for name in map(str, known()) if name not in parts(done))
+        return [f"{done}{comma}{name}" for name in rest if name.startswith(last)]
+
+    return complete
+
+
+def dataset_names() -> Iterable[str]:
+    """The paper's data sets."""
+    from .datasets import PAPER_DATASETS
+
+    return PAPER_DATASETS
 
 
 def counts(text: str) -> list[int]:

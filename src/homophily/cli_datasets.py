@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from .cli_common import USER_ERROR, stderr, user_errors
+from .cli_common import USER_ERROR, completing, dataset_names, stderr, user_errors
 
 __all__ = ["datasets"]
 
@@ -58,7 +58,14 @@ def list_datasets(data_dir: DataDir = None) -> None:
 
 @datasets.command()
 def fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...|all", help="Which; those that are here are skipped.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...|all",
+            autocompletion=completing(lambda: ("all", *dataset_names())),
+            help="Which; those that are here are skipped.",
+        ),
+    ],
     data_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder to write to.", show_default="the cache")
     ] = None,
@@ -94,7 +101,12 @@ def fetch(
 
 @datasets.command()
 def path(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which; without it, the folders searched.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", autocompletion=completing(dataset_names), help="Which; without it, the folders searched."
+        ),
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Print the path of a data set's file, or the folders where files are looked for."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .cli_common import counts, names, user_errors
+from .cli_common import Method, completing, counts, dataset_names, names, user_errors
 
 __all__ = ["reproduce"]
 
@@ -61,11 +61,23 @@ def reproduce(
     ] = Protocol.default,
     datasets: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="Which data sets.", show_default="those here", rich_help_panel=SIZE),
+        typer.Option(
+            autocompletion=completing(dataset_names),
+            metavar="NAME,...",
+            help="Which data sets.",
+            show_default="those here",
+            rich_help_panel=SIZE,
+        ),
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="Which methods.", show_default="every one", rich_help_panel=SIZE),
+        typer.Option(
+            autocompletion=completing(lambda: Method),
+            metavar="NAME,...",
+            help="Which methods.",
+            show_default="every one",
+            rich_help_panel=SIZE,
+        ),
     ] = None,
     m: Annotated[
         str | None,
@@ -81,20 +93,29 @@ def reproduce(
     splits: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Random splits; of toy, draws.", show_default="10, quick 2; toy 100, 10", rich_help_panel=SIZE
+            metavar="N",
+            min=1,
+            help="Random splits; of toy, draws.",
+            show_default="10, quick 2; toy 100, 10",
+            rich_help_panel=SIZE,
         ),
     ] = None,
     trees: Annotated[
         int | None,
-        typer.Option(min=1, help="Trees of the forest.", show_default="1000, quick 200", rich_help_panel=SIZE),
+        typer.Option(
+            metavar="N", min=1, help="Trees of the forest.", show_default="1000, quick 200", rich_help_panel=SIZE
+        ),
     ] = None,
     random_draws: Annotated[
         int | None,
-        typer.Option(min=1, help="Random selections a split.", show_default="5, quick 2", rich_help_panel=SIZE),
+        typer.Option(
+            metavar="N", min=1, help="Random selections a split.", show_default="5, quick 2", rich_help_panel=SIZE
+        ),
     ] = None,
     updates: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=1,
             help="Most steps of the network that reconstructs.",
             show_default="200 passes, quick 2000 steps",
@@ -102,7 +123,7 @@ def reproduce(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=SIZE)
+        int, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Seed of all that is drawn.", rich_help_panel=SIZE)
     ] = 0,
     data_dir: Annotated[
         Path | None,
@@ -119,7 +140,9 @@ def reproduce(
             "--out", "-o", metavar="DIR", help="Output folder; what is in it is continued.", rich_help_panel=ENGINE
         ),
     ] = Path("reproduced"),
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1: one a core.", rich_help_panel=ENGINE)] = -1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", metavar="N", help="Processes; -1: one a core.", rich_help_panel=ENGINE)
+    ] = -1,
     backend: Annotated[
         BackendName, typer.Option(metavar="NAME", help="local, or dask: a cluster.", rich_help_panel=ENGINE)
     ] = BackendName.local,

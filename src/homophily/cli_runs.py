@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .cli_common import stderr, user_errors
+from .cli_common import Method, completing, dataset_names, stderr, user_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +23,14 @@ runs = typer.Typer(help="Finished cells of compare and reproduce: list, export, 
 
 Place = Annotated[Path, typer.Argument(metavar="STORE", help="runs.sqlite, or the output folder that it is in.")]
 WhichExperiment = Annotated[str | None, typer.Option(metavar="NAME", help="Only cells of this experiment.")]
-WhichDataset = Annotated[str | None, typer.Option(metavar="NAME", help="Only cells of this data set.")]
-WhichMethod = Annotated[str | None, typer.Option(metavar="NAME", help="Only cells of this method.")]
+WhichDataset = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", autocompletion=completing(dataset_names), help="Only cells of this data set."),
+]
+WhichMethod = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", autocompletion=completing(lambda: Method), help="Only cells of this method."),
+]
 
 
 class Format(StrEnum):
