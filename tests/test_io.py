@@ -217,3 +217,62 @@ def test_column_options_need_a_table(tmp_path):
         read_table(tmp_path / "data.npy", drop=["a"])
     with pytest.raises(InputError, match="no labels"):
         read_table(tmp_path / "data.npy", label_column="y")
+
+
+@pytest.mark.parametrize("first", [[1, 4, 7], [0, 1, 2], [5, 5, 5]])
+@pytest.mark.parametrize("head", ["a,b,c", "a,b,c,", "a, b, c ,"])
+def test_rows_that_end_with_a_delimiter_shift_nothing(tmp_path, head, first):
+    rows = [(value, i + 0.5, 9 - i) for i, value in enumerate(first)]
+    (tmp_path / "data.csv").write_text(head + "\n" + "".join(f"{a},{b},{c},\n" for a, b, c in rows))
+    table = read_table(tmp_path / "data.csv")
+    assert [name.strip() for name in table.names] == ["a", "b", "c"]
+    np.testing.assert_array_equal(table.X, rows)
+    assert table.index is None
+    assert "left out" in table.notes[0]
+
+
+def test_no_header_and_rows_that_end_with_a_delimiter(tmp_path):
+    (tmp_path / "data.csv").write_text("1.5,2,\n3,4,\n")
+    table = read_table(tmp_path / "data.csv")
+    assert table.names == ["x0", "x1"]
+    np.testing.assert_array_equal(table.X, [[1.5, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("names", [["r1", "r2"], ["0", "1"]])
+def test_row_names_as_r_writes_them_are_kept(tmp_path, names):
+    (tmp_path / "data.csv").write_text("a,b\n" + "".join(f"{name},{i},{2 * i}.5\n" for i, name in enumerate(names)))
+    table = read_table(tmp_path / "data.csv")
+    assert table.names == ["a", "b"]
+    np.testing.assert_array_equal(table.X, [[0, 0.5], [1, 2.5]])
+    assert list(map(str, table.index)) == names
+    assert list(map(str, read_table(write_reduced(table, np.array([1]), tmp_path / "reduced")).index)) == names
+
+
+def test_spaces_after_the_delimiter_are_no_part_of_a_name(tmp_path):
+    (tmp_path / "data.csv").write_text("id, a, y\ns1, 1.5, u\ns2, 2.5, v\n")
+    table = read_table(tmp_path / "data.csv", label_column="y", index_column="id")
+    assert table.names == ["a"]
+    assert list(table.labels) == ["u", "v"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2\n3,?\n5,6\n", "the column 'b' holds numbers but for 1 entry: '\\?' in row 2 of the data"),
+        ("a;b\n1,5;2,5\n3,5;x\n5;y\n6,5;1\n7;2,5\n", "for 2 entries: 'x' in row 2, 'y' in row 3 of the data"),
+        ('a,b\n1,"1,200.5"\n3,"2,300.5"\n', "marks between the thousands, such as '1,200.5'"),
+        ("a;b\n1,5;1.200,5\n3;2.300,5\n", "marks between the thousands, such as '1.200,5'"),
+        ("a b\n1 2\n3 4\n", "only one column was found, named 'a b'"),
+        ("Made by us\na,b,c\n1,2,3\n4,5,6\n", "rows have 2 fields more than the first line"),
+        ("a,b\n1,2\n3,4,5\n", "line 3 has 3 fields, the lines before it 2"),
+    ],
+)
+def test_spoiled_csv_files_are_explained(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        read_table(write(tmp_path / "data.csv", content))
+
+
+def test_columns_that_are_left_out_may_hold_anything(tmp_path):
+    (tmp_path / "data.csv").write_text("a,b,c\n1,2,?\n3,4,5\n5,6,7\n")
+    assert read_table(tmp_path / "data.csv", drop=["c"]).names == ["a", "b"]
+    assert list(read_table(tmp_path / "data.csv", label_column="c").labels) == ["?", "5", "7"]

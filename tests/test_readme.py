@@ -5,7 +5,9 @@ import io
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from sklearn.datasets import load_wine
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,6 +24,28 @@ def test_first_example_prints_what_the_readme_says():
     assert printed.getvalue().count("\n") == 3
 
 
+@pytest.fixture
+def samples(tmp_path, monkeypatch):
+    """A folder with ``samples.csv`` as people have it: names, labels, a gap, and a column without information."""
+    wine, y = load_wine(return_X_y=True, as_frame=True)
+    wine.loc[3, "ash"] = None
+    wine.insert(0, "id", [f"bottle {i}" for i in range(len(wine))])
+    wine.assign(same=1.0, y=y).to_csv(tmp_path / "samples.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_own_csv(samples):
+    names = {}
+    exec(next(block for block in BLOCKS if "samples.csv" in block), names)
+    written = pd.read_csv(samples / "chosen.csv")
+    assert list(written.columns) == names["chosen"]
+    assert len(names["chosen"]) == 5
+    assert not {"id", "y", "same"} & set(names["chosen"])
+    pd.testing.assert_frame_equal(written, pd.read_csv(samples / "samples.csv")[names["chosen"]])
+
+
+@pytest.mark.usefixtures("samples")
 @pytest.mark.parametrize("block", BLOCKS[1:] + [block for page in PAGES.values() for block in CODE.findall(page)])
 def test_other_examples_run(block):
     exec(block, {})

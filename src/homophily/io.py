@@ -19,6 +19,7 @@ import scipy.io
 import scipy.sparse as sp
 from scipy.io.matlab import MatReadError
 
+from .csv_checks import explain_parser, mend_columns, single_column, spoiled_numbers
 from .sources import NpyRows, ParquetRows, index_columns
 from .wording import listing
 
@@ -140,10 +141,12 @@ def _read_frame(
         else:
             frame, dialect = _read_csv(path, header, notes)
     except UnicodeDecodeError as error:
-        raise InputError(f"{path.name} is not text in UTF-8 ({error.reason}); save it again as UTF-8.") from error
+        raise InputError(
+            f"{path.name} is not text in UTF-8 ({error.reason}); save it again as UTF-8 (in Excel: CSV UTF-8)."
+        ) from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, pyarrow.ArrowException) as error:
-        message = " ".join(str(error).split())
-        raise InputError(f"{path.name} could not be read as {suffix[1:]}: {message}") from error
+        message = explain_parser(" ".join(str(error).split()))
+        raise InputError(f"{path.name} could not be read as {suffix[1:]}: {message}.") from error
     frame.columns = frame.columns.map(str)
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()].unique()
@@ -154,6 +157,9 @@ def _read_frame(
     special = [name for name in (label, index, *drop) if name is not None]
     _refuse_unknown(path, special, list(frame.columns))
     features = frame.drop(columns=list(dict.fromkeys(special)))
+    problem = None if suffix == ".parquet" else single_column(frame) or spoiled_numbers(features, dialect.decimal)
+    if problem is not None:
+        raise InputError(f"{path.name}: {problem}")
     return Table(
         features,
         list(features.columns),
@@ -179,7 +185,10 @@ def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.Dat
     with path.open(encoding="utf-8-sig", newline="") as lines:
         head = [line for _, line in zip(range(6), lines, strict=False) if line.strip()]
     delimiter = max(",;\t", key=lambda mark: _fields(head, mark))
-    cells = next(csv.reader(head, delimiter=delimiter), [])
+    cells, row = [*csv.reader(head, delimiter=delimiter, skipinitialspace=True), [], []][:2]
+    longer = len(row) > len(cells)  # than the names
+    while cells and not cells[-1]:  # lines that end with a delimiter
+        cells.pop()
     numbers = sum(map(_is_number, cells))
     if header is None:
         counts = [[str(i + start) for i in range(len(cells))] for start in (0, 1)]
@@ -206,6 +215,7 @@ def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.Dat
             header=0 if header else None,
             encoding="utf-8-sig",
             low_memory=False,
+            skipinitialspace=True,
         )
 
     frame, decimal = read("."), "."
@@ -213,6 +223,10 @@ def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.Dat
         other = read(",")
         if len(other.select_dtypes("number").columns) > len(frame.select_dtypes("number").columns):
             frame, decimal = other, ","
+    try:
+        frame = mend_columns(frame, notes, header=header, longer=header and longer)
+    except ValueError as error:
+        raise InputError(f"{path.name}: {error}.") from error
     if not header:
         frame.columns = pd.Index([f"x{i}" for i in range(frame.shape[1])])
     return frame, Dialect(delimiter, decimal)

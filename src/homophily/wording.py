@@ -7,9 +7,9 @@ from typing import Any
 __all__ = ["counted", "listing", "not_numeric"]
 
 
-def counted(number: int, what: str) -> str:
-    """``1 split``, ``2 splits``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def counted(number: int, what: str, many: str | None = None) -> str:
+    """``1 split``, ``2 splits``; ``many`` is the plural where it is another."""
+    return f"{number} {what}" if number == 1 else f"{number} {many or f'{what}s'}"
 
 
 def listing(items: Any, most: int = 8) -> str:
