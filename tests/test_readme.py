@@ -17,11 +17,17 @@ PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / 
 
 
 def test_first_example_prints_what_the_readme_says():
-    printed = io.StringIO()
+    printed, names = io.StringIO(), {}
     with contextlib.redirect_stdout(printed):
-        exec(BLOCKS[0], {})
+        exec(BLOCKS[0], names)
     assert printed.getvalue().strip() in README
     assert printed.getvalue().count("\n") == 3
+    selector = names["selector"]  # make demo selects from the same data
+    shown = re.findall(r"^ +(\d+)  (\w+) +(\d+)  (0\.\d+)$", README, re.MULTILINE)
+    assert [(int(rank), int(column)) for rank, _, column, _ in shown] == list(enumerate(selector.selected_features_, 1))
+    assert [name for _, name, _, _ in shown] == list(names["X"].columns[selector.selected_features_])
+    scores = [float(score) for *_, score in shown]
+    assert scores == pytest.approx(selector.scores_[selector.selected_features_].tolist(), abs=0.002)
 
 
 @pytest.fixture
