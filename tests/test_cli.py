@@ -61,7 +61,7 @@ def test_select_writes_what_it_says(csv):
     folder = csv.parent / "out"
     assert {p.name for p in folder.iterdir()} == FILES
     assert {p.name for p in csv.parent.iterdir()} == {"data.csv", "out"}  # no drafts left
-    for name in ("length", "width", "report.html", "1 constant columns cannot be selected: flat"):
+    for name in ("length", "width", "report.html", "1 constant column cannot be selected: flat"):
         assert name in result.output
 
     selected = pd.read_csv(folder / "selected.csv")

@@ -16,9 +16,9 @@ __all__ = ["doctor"]
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, for bug reports.")] = False,
 ) -> None:
-    """Check this installation: versions, device, optional parts, data sets, and a fit of a second.
+    """Check this installation: versions, device, optional parts, data sets, and a small fit.
 
-    What is optional may be missing. The exit code is 1 if the fit fails.
+    What is optional may be missing. The exit code is 1 if the fit fails; its time has that of loading torch in it.
 
     The home folder is written as ~, so that what is printed can be shown to others.
     """

@@ -246,7 +246,7 @@ def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
     dropped = selector.dropped_features_
     if len(dropped):
         names = listing(table.names[i] for i in dropped)
-        notes.append(f"{len(dropped)} constant columns cannot be selected: {names}.")
+        notes.append(f"{counted(len(dropped), 'constant column')} cannot be selected: {names}.")
     if selector.n_features_to_select not in (len(selector.selected_features_), "auto"):  # AllFeatures
         notes.append(f"{type(selector).__name__} takes every column that varies; -m is not used.")
     exchanged = getattr(selector, "exchanged_features_", ())
