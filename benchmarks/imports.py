@@ -3,8 +3,9 @@
     python benchmarks/imports.py [--repeats 7]
 
 Each statement runs in a process of its own, all of them turn by turn, so that a busy machine slows them alike; the
-first turn fills the caches of the disk and is not counted. Printed are medians: seconds, the ratio to ``import torch``,
-and which heavy packages are loaded. ``python -X importtime -c "..."`` says where the time of one of them goes.
+first turn fills the caches of the disk and is not counted. Printed are medians: seconds of a processor, which other
+programs prolong less than those of the clock, the ratio to ``import torch``, and which heavy packages are loaded.
+``python -X importtime -c "..."`` says where the time of one of them goes.
 """
 
 import argparse
@@ -29,8 +30,8 @@ HEAVY = ["numpy", "scipy", "pandas", "pyarrow", "sklearn", "torch", "matplotlib"
 def measured(statement):
     """Seconds of one import in a new process, and the heavy packages that it loaded."""
     code = (
-        f"import sys, time; start = time.perf_counter()\n{statement}\n"
-        f"print(time.perf_counter() - start, *(name for name in {HEAVY} if name in sys.modules))"
+        f"import sys, time; start = time.process_time()\n{statement}\n"
+        f"print(time.process_time() - start, *(name for name in {HEAVY} if name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds, *loaded = done.stdout.split()

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from ._lazy import lazily
 from ._version import __version__
 
+MODULES = ("baselines", "datasets", "evaluation", "figures", "graph", "io", "nn", "stability")
+
 if TYPE_CHECKING:
     from . import baselines as baselines
     from . import datasets as datasets
@@ -15,10 +17,8 @@ if TYPE_CHECKING:
     from . import nn as nn
     from . import stability as stability
     from .joint import DirichletSelector
+else:
+    # Loaded when asked for: torch and scikit-learn take seconds, and the command line's help does not need them.
+    __getattr__, __dir__ = lazily(__name__, {"DirichletSelector": "joint", **{name: name for name in MODULES}})
 
 __all__ = ["DirichletSelector", "__version__"]
-
-MODULES = ("baselines", "datasets", "evaluation", "figures", "graph", "io", "nn", "stability")
-
-# Loaded when asked for: torch and scikit-learn take seconds, and the command line's help does not need them.
-__getattr__, __dir__ = lazily(__name__, {"DirichletSelector": "joint", **{name: name for name in MODULES}})

@@ -20,6 +20,28 @@ if TYPE_CHECKING:
         spectral_clustering_accuracy,
         standardize_by_training,
     )
+else:
+    # What needs pandas, scikit-learn or torch is loaded when asked for: a look into a store of runs needs none of them.
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            **dict.fromkeys(("PROTOCOLS", "Comparison"), "comparison"),
+            **dict.fromkeys(("paper_ablation", "paper_table"), "paper"),
+            **dict.fromkeys(("best_over_m", "rankings"), "tables"),
+            **dict.fromkeys(
+                (
+                    "aligned_accuracy",
+                    "classification_accuracy",
+                    "clustering_accuracy",
+                    "reconstruct",
+                    "reconstruction_rmse",
+                    "spectral_clustering_accuracy",
+                    "standardize_by_training",
+                ),
+                "tasks",
+            ),
+        },
+    )
 
 __all__ = [
     "PROTOCOLS",
@@ -39,25 +61,3 @@ __all__ = [
     "standardize_by_training",
     "summary",
 ]
-
-# What needs pandas, scikit-learn or torch is loaded when asked for: looking into a store of runs needs none of them.
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        **dict.fromkeys(("PROTOCOLS", "Comparison"), "comparison"),
-        **dict.fromkeys(("paper_ablation", "paper_table"), "paper"),
-        **dict.fromkeys(("best_over_m", "rankings"), "tables"),
-        **dict.fromkeys(
-            (
-                "aligned_accuracy",
-                "classification_accuracy",
-                "clustering_accuracy",
-                "reconstruct",
-                "reconstruction_rmse",
-                "spectral_clustering_accuracy",
-                "standardize_by_training",
-            ),
-            "tasks",
-        ),
-    },
-)
