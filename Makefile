@@ -1,5 +1,6 @@
 # make demo     set up .venv, select features on a real data set, say where the report is
 # make test     set up .venv, run the tests
+# make docs     set up .venv, build the site in docs/_build/html
 # make figures  draw the figures of the docs; HOMOPHILY_DATA=folder names the data sets
 # make lint     format and type checks
 # make clean    remove what these made
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test figures lint format clean
+.PHONY: setup demo test docs figures lint format clean
 
 setup: $(READY)
 
@@ -34,6 +35,10 @@ demo: $(READY)
 test: $(READY)
 	@$(BIN)/python -m pytest
 
+docs: $(READY)
+	@$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
+	@echo "Built docs/_build/html/index.html"
+
 figures: $(READY)
 	@$(BIN)/homophily reproduce figures --out results
 	@cp results/figures/*.png docs/figures/
@@ -48,4 +53,4 @@ format: $(READY)
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo docs/_build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
