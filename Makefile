@@ -36,7 +36,7 @@ test: $(READY)
 	@$(BIN)/python -m pytest
 
 docs: $(READY)
-	@$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
+	@$(BIN)/python -m sphinx -q -E -W --keep-going docs docs/_build/html
 	@echo "Built docs/_build/html/index.html"
 
 figures: $(READY)

@@ -20,12 +20,13 @@ extensions = [
     "myst_parser",
     "sphinx_gallery.gen_gallery",
     "cli_reference",
+    "docstrings",
     "mathml",
     "offline",
-    "own_members",
     "repository_links",
 ]
 exclude_patterns = ["_build", "_ext", "_templates"]
+smartquotes = False  # "--out" is no dash
 templates_path = ["_templates"]
 
 myst_enable_extensions = ["dollarmath"]

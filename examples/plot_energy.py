@@ -14,7 +14,8 @@ from homophily.graph import adaptive_knn_graph
 
 angles = np.linspace(0, 2 * np.pi, 15, endpoint=False)
 circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-points = np.concatenate([circle - [1.5, 0], circle + [1.5, 0]])  # two rings beside each other
+aside = np.array([1.5, 0])
+points = np.concatenate([circle - aside, circle + aside])  # two rings
 
 rng = np.random.default_rng(0)
 graph = adaptive_knn_graph(points, k=2)

@@ -20,10 +20,13 @@ for column, n_noise in enumerate((2, 18, 98)):
     selector = DirichletSelector(2, random_state=0).fit(X)
     chosen = sorted(selector.selected_features_.tolist())
     print(f"{n_noise} columns of noise: chose columns {chosen}")
-    graphs = {"all columns": adaptive_knn_graph(X, 5), f"columns {chosen}": selector.graph_}
+    graphs = {
+        f"all {X.shape[1]} columns": adaptive_knn_graph(X, 5),
+        f"columns {chosen} of {X.shape[1]}": selector.graph_,
+    }
     for axes, (name, graph) in zip(panels[:, column], graphs.items(), strict=True):
         between = draw_graph(axes, X[:, :2], graph, y)
-        axes.set_title(f"{name} of {X.shape[1]}\n{between:.0%} of edges join the moons", fontsize=10)
+        axes.set_title(f"{name}\n{between:.0%} of edges join the moons", fontsize=10)
 figure
 
 # %%

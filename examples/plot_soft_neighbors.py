@@ -2,9 +2,9 @@
 How ``reg`` softens the choice of neighbours
 ============================================
 
-Which are the k nearest of some distances is a yes or no, without a gradient. Entropic optimal transport makes it a share
-between 0 and 1 (Eq. 12 to 14 of the paper): ``soft_indicators`` returns it for each distance, and ``reg`` says how soft.
-Distances are measured in units of the row, so that ``reg`` means the same for any data.
+Which are the k nearest of some distances is a yes or no, without a gradient. Entropic optimal transport makes it a
+share between 0 and 1 (Eq. 12 to 14 of the paper): ``soft_indicators`` returns it for each distance, and ``reg`` says
+how soft. Distances are measured in units of the row, so that ``reg`` means the same for any data.
 """
 
 import torch
@@ -28,8 +28,8 @@ left.legend(frameon=False)
 figure
 
 # %%
-# The dotted line separates the fifth distance from the sixth. A gradient flows where shares lie between 0 and 1: with too
-# small a ``reg`` nowhere, with too large a one every distance is a neighbour of a kind.
+# The dotted line separates the fifth distance from the sixth. A gradient flows where shares lie between 0 and 1: with
+# too small a ``reg`` nowhere, with too large a one every distance is a neighbour of a kind.
 
 leaning = torch.linspace(0.2, 3.0, 15, dtype=torch.float64).requires_grad_()
 delta, _ = soft_indicators(leaning[None, :], k, reg=0.3)

@@ -2,8 +2,8 @@
 Would other samples have led to the same features?
 ==================================================
 
-Five of the 13 measurements of 178 wines are chosen, and chosen again on eight random parts of 80 % of the wines. What is
-chosen nearly always can be relied on; what often takes its place is worth a look.
+Five of the 13 measurements of 178 wines are chosen, and chosen again on eight random parts of 80 % of the wines. What
+is chosen nearly always can be relied on; what often takes its place is worth a look.
 """
 
 from sklearn.datasets import load_wine

@@ -7,22 +7,36 @@ from html import escape
 from typing import Any
 
 from docutils import nodes
-from docutils.utils.math import MathError
-from docutils.utils.math.latex2mathml import tex2mathml
+from latex2mathml import exceptions
+from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
-__all__ = ["setup"]
+__all__ = ["mathml", "setup"]
 
-# What the translation does not know, and what says the same or nearly so.
+# What the translation, or browsers, do not know, and what says the same.
 OTHERWISE = {
     re.compile(r"\\mathrel\{([^{}]*)\}"): r"\1",
-    re.compile(r"\\dots(?![a-zA-Z])"): r"\\ldots",
-    re.compile(r"\\textstyle(?![a-zA-Z])\s*"): "",
-    re.compile(r"\\([bB]igg?)(?=[(\[])"): r"\\\1l",
-    re.compile(r"\\([bB]igg?)(?=[)\]])"): r"\\\1r",
+    re.compile(r"\\arg(?![a-zA-Z])"): r"\\mathrm{arg}\\,",
+    re.compile(r"\\mathbb\s*\{?R\}?"): "ℝ",
+    re.compile(r"\\mathcal\s*\{?L\}?"): "ℒ",
 }
+LIMITS = re.compile(r"\\(min|max)_")
+NAME = re.compile(r"<mrow>((?:<mi mathvariant=\"normal\">\w</mi>){2,})</mrow>")
+ERRORS = tuple(value for value in vars(exceptions).values() if isinstance(value, type))
+LETTER = re.compile(r">(\w)<")
+
+
+def mathml(tex: str, *, as_block: bool) -> str:
+    """A formula of LaTeX in MathML."""
+    for pattern, words in OTHERWISE.items():
+        tex = pattern.sub(words, tex)
+    if as_block:
+        tex = LIMITS.sub(r"\\\1\\limits_", tex)
+    found = convert(tex.strip(), display="block" if as_block else "inline")
+    # Upright letters side by side are a word, "tr" or "mean", and are to look like one.
+    return NAME.sub(lambda word: f"<mi>{''.join(LETTER.findall(word[1]))}</mi>", found)
 
 
 def _inline(translator: HTML5Translator, node: nodes.math) -> None:
@@ -39,19 +53,14 @@ def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
 
 def _translated(node: nodes.Element, *, as_block: bool) -> str:
     tex = node.astext()
-    for pattern, words in OTHERWISE.items():
-        tex = pattern.sub(words, tex)
     try:
-        return tex2mathml(_aligned(tex) if as_block else tex, as_block=as_block)
-    except MathError as error:
-        logging.getLogger(__name__).warning("formula %r: %s", tex, error, location=node)
-        return f"<code>{escape(tex)}</code>"
-
-
-def _aligned(tex: str) -> str:
-    """Lines that ``&`` lines up need an environment around them."""
-    tex = tex.strip()
-    return rf"\begin{{aligned}}{tex}\end{{aligned}}" if r"\\" in tex and r"\begin" not in tex else tex
+        found = mathml(tex, as_block=as_block)
+        unknown = re.findall(r"\\[a-zA-Z]+|<mi>&</mi>", found)  # is handed through as text
+    except ERRORS as error:
+        found, unknown = f"<code>{escape(tex)}</code>", [repr(error)]
+    if unknown:
+        logging.getLogger(__name__).warning("formula %r: cannot translate %s", tex, ", ".join(unknown), location=node)
+    return found
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
