@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.ext import autosummary
 
 __all__ = ["setup"]
 
@@ -27,6 +28,7 @@ def _skip(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: A
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Look at every member and docstring, the latter before numpydoc does."""
+    autosummary.WELL_KNOWN_ABBREVIATIONS += ("Alg.", "App.", "Eq.", "Fig.", "Sec.")  # end no sentence
     app.connect("autodoc-process-docstring", _escape, priority=100)
     app.connect("autodoc-skip-member", _skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
