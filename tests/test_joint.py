@@ -69,15 +69,23 @@ def test_variants_find_the_informative_columns(params):
 
 @pytest.mark.parametrize("name", TOY_NAMES)
 def test_training_alone_finds_the_informative_columns(name):
-    """Without exchanging features afterwards: the gradient must do the work."""
-    X, _ = make_toy(name, random_state=0)
-    alone = {"objective": "energy", "refine": False, "max_iter": 500, "n_init": 6}
-    selector = DirichletSelector(2, random_state=0, n_jobs=2, **alone).fit(X)
-    assert set(selector.selected_features_) == {0, 1}
-    assert selector.history_["confidence"][-1] > 0.8
-    energy = selector.history_["energy"]
-    assert np.median(energy[-20:]) < 0.6 * np.median(energy[:20])
-    assert not len(selector.exchanged_features_)
+    """Without exchanging features afterwards: the gradient must do the work.
+
+    A single draw may go wrong: rounding grows from step to step, and differs between processors.
+    """
+    found, confidence, fall = [], [], []
+    for seed in range(3):
+        X, _ = make_toy(name, random_state=seed)
+        alone = {"objective": "energy", "refine": False, "max_iter": 500, "n_init": 6}
+        selector = DirichletSelector(2, random_state=seed, n_jobs=2, **alone).fit(X)
+        assert not len(selector.exchanged_features_)
+        energy = selector.history_["energy"]
+        found.append(set(selector.selected_features_) == {0, 1})
+        confidence.append(selector.history_["confidence"][-1])
+        fall.append(np.median(energy[-20:]) / np.median(energy[:20]))
+    assert sum(found) >= 2
+    assert np.median(confidence) > 0.8
+    assert np.median(fall) < 0.6
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -364,9 +372,14 @@ def test_callback_can_stop_the_exchange(noise):
 
 def test_early_stop_when_the_columns_are_certain():
     X, _ = make_toy("blobs", random_state=0)
-    selector = DirichletSelector(2, max_iter=300, tol=0.3, refine=False, graph="exact", random_state=0).fit(X)
-    assert selector.n_iter_ < 300
-    assert selector.history_["confidence"][-1] >= 0.7
+    params = {"max_iter": 100, "refine": False, "graph": "exact", "random_state": 0}
+    whole = DirichletSelector(2, tol=0, **params).fit(X).history_["confidence"]
+    level = 0.999 * whole.max()
+    first = int(np.argmax(whole >= level)) + 1
+    selector = DirichletSelector(2, tol=1 - float(level), **params).fit(X)
+    assert selector.n_iter_ == first
+    np.testing.assert_array_equal(selector.history_["confidence"], whole[:first])
+    assert DirichletSelector(2, tol=0.99, **params).fit(X).n_iter_ < first
 
 
 def test_from_paper_sets_every_choice_and_runs(noise):
