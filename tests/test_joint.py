@@ -508,7 +508,7 @@ def test_non_finite_entries_are_counted_and_located(noise, make):
 
 
 def test_non_finite_entries_are_named(noise):
-    frame = pd.DataFrame(noise, columns=list("abcdefgh"))
+    frame = pd.DataFrame(noise.copy(), columns=list("abcdefgh"))  # before pandas 3 a frame shares what it is made of
     frame.loc[3, "c"] = np.nan
     with pytest.raises(ValueError, match="in 1 of 8 columns: 'c'"):
         DirichletSelector(1).fit(frame)

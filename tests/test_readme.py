@@ -30,6 +30,10 @@ def test_first_example_prints_what_the_readme_says():
     assert scores == pytest.approx(selector.scores_[selector.selected_features_].tolist(), abs=0.002)
 
 
+GUIDE = "single_cell.md"
+OTHERS = [block for name, page in PAGES.items() if name != GUIDE for block in CODE.findall(page)]
+
+
 @pytest.fixture
 def samples(tmp_path, monkeypatch):
     """A folder with ``samples.csv`` as people have it: names, labels, a gap, and a column without information."""
@@ -52,9 +56,22 @@ def test_own_csv(samples):
 
 
 @pytest.mark.usefixtures("samples")
-@pytest.mark.parametrize("block", BLOCKS[1:] + [block for page in PAGES.values() for block in CODE.findall(page)])
+@pytest.mark.parametrize("block", BLOCKS[1:] + OTHERS)
 def test_other_examples_run(block):
     exec(block, {})
+
+
+def test_single_cell_guide_runs_from_top_to_bottom_and_prints_what_it_says(tmp_path, monkeypatch):
+    pytest.importorskip("scanpy")
+    monkeypatch.chdir(tmp_path)
+    parts = re.split(r"```python\n(.*?)```", PAGES[GUIDE], flags=re.DOTALL)
+    names = {}
+    for block, text in zip(parts[1::2], parts[2::2], strict=True):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(block, names)
+        shown = re.match(r"\s*prints\b[^`]*```\n(.*?)```", text, re.DOTALL)
+        assert printed.getvalue() == (shown[1] if shown else "")
 
 
 def test_example_file_is_the_first_example():

@@ -74,6 +74,10 @@ def _root(
 LabelColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Labels: carried along, never used to select.", rich_help_panel=FILES)
 ]
+Layer = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Layer of a h5ad file.", show_default="its X", rich_help_panel=FILES),
+]
 IndexColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Column that names the samples.", rich_help_panel=FILES)
 ]
@@ -89,7 +93,9 @@ Header = Annotated[
 
 @app.command()
 def select(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy or mat: one sample a row.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy, mat or h5ad: one sample a row.")
+    ],
     m: Annotated[
         str,
         typer.Option(
@@ -104,6 +110,7 @@ def select(
     index_column: IndexColumn = None,
     drop: DropColumns = None,
     header: Header = None,
+    layer: Layer = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -252,7 +259,7 @@ def select(
 
     Ctrl-C ends the training early and keeps what has been learned; --resume goes on, also after a crash.
 
-    npy and parquet files may be larger than memory. On many cores or machines: torchrun -m homophily select ...
+    npy, parquet and h5ad files may be larger than memory. On many cores or machines: torchrun -m homophily select ...
     """
     if jobs == 0:
         raise typer.BadParameter("0 threads cannot do anything; give a number of threads, or -1 for all.")
@@ -286,7 +293,13 @@ def select(
                 **{name: value for name, value in given.items() if value is not None},
                 **dict(map(_parameter, param or ())),
             },
-            columns={"label_column": label_column, "index_column": index_column, "drop": drop or (), "header": header},
+            columns={
+                "label_column": label_column,
+                "index_column": index_column,
+                "drop": drop or (),
+                "header": header,
+                "layer": layer,
+            },
             folder=output or Path(f"{data.stem}-selected"),
             overwrite=overwrite,
             resume=resume,
@@ -302,7 +315,9 @@ def select(
 
 @app.command()
 def compare(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy or mat: one sample a row.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy, mat or h5ad: one sample a row.")
+    ],
     m: Annotated[
         str, typer.Option("-m", "--n-features", metavar="M,...", help="How many features to select, such as 25,50.")
     ],
@@ -319,6 +334,7 @@ def compare(
     index_column: IndexColumn = None,
     drop: DropColumns = None,
     header: Header = None,
+    layer: Layer = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -377,7 +393,13 @@ def compare(
                 "n_estimators": trees,
                 "random_draws": random_draws,
             },
-            columns={"label_column": label_column, "index_column": index_column, "drop": drop or (), "header": header},
+            columns={
+                "label_column": label_column,
+                "index_column": index_column,
+                "drop": drop or (),
+                "header": header,
+                "layer": layer,
+            },
             folder=output or Path(f"{data.stem}-compared"),
             n_jobs=jobs,
             quiet=quiet,

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from .anndata import NEIGHBORS, write_cells
 from .checkpoint import Checkpoints, forget, is_unfinished
 from .cli_common import INTERRUPTED
 from .distributed import WorkerLostError, joined, launched
@@ -36,8 +37,6 @@ from .stability import Stability
 from .wording import counted, listing
 
 __all__ = ["command_line", "run_select"]
-
-NEIGHBORS = 5  # in the graph that is written for a method that learns none
 
 
 def run_select(
@@ -278,10 +277,13 @@ def _write_result(
 ) -> None:
     selection = _selection(selector, table.names, stability)
     selection.to_csv(folder / "selected.csv", index=False)
-    write_reduced(table, selector.get_support(indices=True), folder / "reduced")
     graph = _graph(selector, table)
     if graph is not None:
         sp.save_npz(folder / "graph.npz", graph)
+    if table.annotated is None:
+        write_reduced(table, selector.get_support(indices=True), folder / "reduced")
+    else:
+        write_cells(table.annotated, selector, graph, folder / "reduced.h5ad")
     if getattr(selector, "path_", None):
         pd.DataFrame(selector.path_).to_csv(folder / "path.csv", index=False)
     if selector.history_:

@@ -1,4 +1,4 @@
-"""Tables in and out: csv, parquet, npz, npy, mat."""
+"""Tables in and out: csv, parquet, npz, npy, mat, h5ad."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from scipy.io.matlab import MatReadError
 
 from .csv_checks import explain_parser, mend_columns, single_column, spoiled_numbers
-from .sources import NpyRows, ParquetRows, index_columns
+from .sources import H5adRows, NpyRows, ParquetRows, index_columns
 from .wording import listing
 
 __all__ = ["FORMATS", "InputError", "Table", "read_table", "write_reduced"]
@@ -50,6 +50,7 @@ class Table:
     notes: list[str] = field(default_factory=list)  # what the reader decided by itself
     before: list[str] = field(default_factory=list)  # of a file on disk: columns to write before the chosen features
     after: list[str] = field(default_factory=list)  # and after them
+    annotated: H5adRows | None = None  # of a h5ad file: where the rest of it is
 
 
 def read_table(
@@ -59,6 +60,7 @@ def read_table(
     index_column: str | None = None,
     drop: Sequence[str] = (),
     header: bool | None = None,
+    layer: str | None = None,
     on_disk: Callable[[int, int], bool] = lambda n, d: False,
 ) -> Table:
     """Read samples from ``path``; its ending tells the format.
@@ -66,12 +68,13 @@ def read_table(
     Tables (csv, tsv, parquet) have one feature a column; the label, the index and the columns to ``drop`` are named and
     left out of the features. Array files (npz, mat) hold the features under ``X``, or as their only matrix, and the
     labels under ``y``, ``Y``, ``gnd``, ``labels`` or the name ``label_column``; npy holds the features alone.
+    Of an AnnData file (h5ad) ``X`` is read, or the named ``layer``, and ``label_column`` is a column of its ``obs``.
 
     ``header`` says whether the first line of a csv or tsv names the columns. By default it does unless it holds nothing
     but numbers, other than the counts 0, 1, 2, ... or 1, 2, 3, ... that some programs write there.
 
-    The rows of a npy or parquet file stay on disk if ``on_disk``, asked with their shape, says so: ``Table.X`` is then
-    a :class:`~homophily.sources.RowSource`.
+    The rows of a npy, parquet or h5ad file stay on disk if ``on_disk``, asked with their shape, says so: ``Table.X`` is
+    then a :class:`~homophily.sources.RowSource`.
     """
     path = Path(path)
     if not path.exists():
@@ -83,6 +86,8 @@ def read_table(
         raise InputError(f"{path.name}: the ending {suffix or '(none)'} is not one of {', '.join(FORMATS)}.")
     if path.stat().st_size == 0:
         raise InputError(f"{path.name} is empty.")
+    if layer is not None and suffix != ".h5ad":
+        raise InputError(f"--layer names a matrix of a h5ad file; {path.name} has none.")
     rows = _rows_on_disk(path, suffix, label_column, index_column, list(drop), on_disk)
     if rows is not None:
         table = rows
@@ -90,6 +95,8 @@ def read_table(
         table = _read_frame(path, suffix, label_column, index_column, list(drop), header)
     elif index_column is not None or drop:
         raise InputError(f"--index-column and --drop name columns of a table; {path.name} holds plain arrays.")
+    elif suffix == ".h5ad":
+        table = _read_h5ad(path, label_column, layer, on_disk)
     else:
         table = _read_arrays(path, suffix, label_column)
     n, d = table.X.shape
@@ -169,6 +176,21 @@ def _read_frame(
         dialect,
         notes,
     )
+
+
+def _read_h5ad(path: Path, label: str | None, layer: str | None, on_disk: Callable[[int, int], bool]) -> Table:
+    try:
+        rows = H5adRows(path, layer)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    labels = None
+    if label is not None:
+        obs = rows.element("obs")
+        if label not in obs:
+            raise InputError(f"{path.name} has no column {label!r} in obs; its columns are {listing(obs) or 'none'}.")
+        labels = pd.Series(np.asarray(obs[label]), name=label)  # categories as what they stand for
+    X = rows if not rows.shape[0] or on_disk(*rows.shape) else rows.read()
+    return Table(X, list(rows.names or []), labels, suffix=".h5ad", annotated=rows)
 
 
 def _refuse_unknown(path: Path, wanted: list[str], columns: list[str]) -> None:
@@ -306,7 +328,10 @@ def _labels_among(arrays: dict[str, Any], label: str | None, n: int, path: Path)
 
 
 def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
-    """Write the columns ``support`` of ``table``, with index and labels, in the format that it came in."""
+    """Write the columns ``support`` of ``table``, with index and labels, in the format that it came in.
+
+    A h5ad has more to it: see :func:`homophily.anndata.write_cells`.
+    """
     path = path.with_suffix(table.suffix)
     if isinstance(table.X, NpyRows):
         _stream_npy(table.X, support, path)
@@ -315,7 +340,7 @@ def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
         _stream_parquet(table, support, path)
         return path
     if table.suffix in TABLES:
-        frame = table.X.iloc[:, support]
+        frame = table.X.iloc[:, support].copy()
         if table.index is not None:
             frame.insert(0, table.index.name, table.index)
         if table.labels is not None:
@@ -366,4 +391,4 @@ def _stream_parquet(table: Table, support: np.ndarray, path: Path) -> None:
 
 
 TABLES = (".csv", ".tsv", ".parquet")
-FORMATS = (*TABLES, ".npz", ".npy", ".mat")
+FORMATS = (*TABLES, ".npz", ".npy", ".mat", ".h5ad")

@@ -346,7 +346,7 @@ class DirichletSelector(BaseSelector):
 
         Parameters
         ----------
-        X : array, data frame, sparse matrix, memory map, or path of a .npy or .parquet file (n, d)
+        X : array, data frame, sparse matrix, memory map, or path of a .npy, .parquet or .h5ad file (n, d)
             Finite numbers, at least ``n_neighbors + 1`` rows. It is standardised inside and not changed. A memory map
             or file is read block by block and may be larger than memory.
         y : ignored

@@ -1,4 +1,4 @@
-"""Samples by rows, read block by block: arrays in memory, ``.npy`` files and memory maps, Parquet files."""
+"""Samples by rows, read block by block: arrays in memory, ``.npy`` files and memory maps, Parquet and AnnData files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import mmap
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 
 from .wording import listing, not_numeric
 
-__all__ = ["ArrayRows", "NpyRows", "ParquetRows", "RowSource", "SomeRows", "is_on_disk", "open_rows"]
+__all__ = ["ArrayRows", "H5adRows", "NpyRows", "ParquetRows", "RowSource", "SomeRows", "is_on_disk", "open_rows"]
 
 BLOCK = 2**22  # entries that are read at once
 
@@ -129,6 +130,76 @@ class ParquetRows:
                 yield part
 
 
+class H5adRows:
+    """``X`` of an AnnData file (``.h5ad``), or one of its ``layers``; ``names`` are those of its variables.
+
+    The file is open while blocks are read, not between. A sparse matrix that is stored by columns (CSC) is read whole.
+    """
+
+    def __init__(self, path: str | Path, layer: str | None = None) -> None:
+        self.path, self.layer = Path(path), layer
+        with self.open() as file:
+            wanted = {"obs", "var"} - file.keys()
+            if wanted:
+                missing = " and ".join(sorted(wanted))
+                raise ValueError(f"{self.path.name} is an HDF5 file, but no h5ad of AnnData: it has no {missing}.")
+            layers = sorted(file.get("layers", ()))
+            if layer is not None and layer not in layers:
+                there = f"its layers are {listing(layers)}" if layers else "it has no layers"
+                raise ValueError(f"{self.path.name} has no layer {layer!r}; {there}.")
+            if layer is None and "X" not in file:
+                there = f"one of its layers: {listing(layers)}" if layers else "a file with numbers"
+                raise ValueError(f"{self.path.name} has no matrix X; use {there}.")
+            matrix = _h5ad_matrix(file, layer)
+            self.shape, self.dtype = tuple(matrix.shape), np.dtype(matrix.dtype)
+            self.names: list[str] | None = _anndata().io.read_elem(file["var"]).index.astype(str).tolist()
+        if len(self.shape) != 2 or self.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{self.path.name} holds {self.dtype} of shape {self.shape}, expected a matrix of numbers."
+            )
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """The file for h5py, to read."""
+        _anndata()
+        import h5py
+
+        try:
+            file = h5py.File(self.path, "r")
+        except OSError as error:
+            if not h5py.is_hdf5(self.path):
+                raise ValueError(f"{self.path.name} could not be read as h5ad: it is no HDF5 file.") from error
+            raise
+        with file:
+            yield file
+
+    def blocks(
+        self, start: int = 0, stop: int | None = None, columns: Sequence[int] | None = None
+    ) -> Iterator[np.ndarray]:
+        """As :meth:`RowSource.blocks`."""
+        for block in self._parts(start, stop, columns):
+            yield block.toarray() if sp.issparse(block) else block
+
+    def element(self, name: str) -> Any:
+        """Another part of the file, such as ``obs``, as AnnData has it; an empty dict if there is none."""
+        with self.open() as file:
+            return _anndata().io.read_elem(file[name]) if name in file else {}
+
+    def read(self, columns: Sequence[int] | None = None) -> Any:
+        """All rows as one array, or CSR if they are sparse in the file."""
+        parts = list(self._parts(0, None, columns))
+        return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+
+    def _parts(self, start: int, stop: int | None, columns: Sequence[int] | None) -> Iterator[Any]:
+        with self.open() as file:
+            matrix = _h5ad_matrix(file, self.layer)
+            if getattr(matrix, "format", None) == "csc":
+                matrix = matrix.to_memory().tocsr()
+            for i, j in _ranges(start, stop, self.shape):
+                block = matrix[i:j]
+                yield block if columns is None else block[:, columns]
+
+
 class SomeRows:
     """Those rows of another source whose numbers are ``rows``, in growing order."""
 
@@ -159,14 +230,14 @@ def is_on_disk(X: Any) -> bool:
     """
     if isinstance(X, np.memmap):
         return isinstance(X.base, mmap.mmap) and X.mode != "c" and X.filename is not None
-    return isinstance(X, str | os.PathLike | NpyRows | ParquetRows | SomeRows)
+    return isinstance(X, str | os.PathLike | NpyRows | ParquetRows | H5adRows | SomeRows)
 
 
 def open_rows(
-    X: str | os.PathLike | np.memmap | NpyRows | ParquetRows | SomeRows,
-) -> NpyRows | ParquetRows | SomeRows:
-    """The rows of a ``.npy`` or ``.parquet`` file or of a memory map, none of them read yet."""
-    if isinstance(X, NpyRows | ParquetRows | SomeRows):
+    X: str | os.PathLike | np.memmap | NpyRows | ParquetRows | H5adRows | SomeRows,
+) -> NpyRows | ParquetRows | H5adRows | SomeRows:
+    """The rows of a ``.npy``, ``.parquet`` or ``.h5ad`` file or of a memory map, none of them read yet."""
+    if isinstance(X, NpyRows | ParquetRows | H5adRows | SomeRows):
         return X
     if isinstance(X, np.memmap):
         return NpyRows(X)
@@ -185,8 +256,10 @@ def open_rows(
         except (ValueError, EOFError) as error:
             why = "it is none, or holds Python objects" if "pickle" in str(error) else error
             raise ValueError(f"{path.name} could not be read as a NumPy file: {why}.") from error
+    if suffix == ".h5ad":
+        return H5adRows(path)
     raise ValueError(
-        f"{path.name}: fit takes arrays, data frames, or the path of a .npy or .parquet file; read other files with "
+        f"{path.name}: fit takes arrays, data frames, or the path of a .npy, .parquet or .h5ad file; read others with "
         "homophily.io.read_table."
     )
 
@@ -195,6 +268,20 @@ def index_columns(schema: pa.Schema) -> list[str]:
     """Columns that pandas wrote as the index of its frame."""
     columns = (schema.pandas_metadata or {}).get("index_columns", [])
     return [name for name in columns if isinstance(name, str)]
+
+
+def _anndata() -> Any:
+    try:
+        import anndata
+    except ImportError as error:
+        raise ImportError('h5ad files need anndata: pip install "homophily[anndata]".') from error
+    return anndata
+
+
+def _h5ad_matrix(file: Any, layer: str | None) -> Any:
+    """``X`` or a layer as something to slice by rows, dense or sparse."""
+    element = file["X"] if layer is None else file["layers"][layer]
+    return element if hasattr(element, "dtype") else _anndata().io.sparse_dataset(element)
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 
-from .sources import NpyRows, ParquetRows, SomeRows
+from .sources import H5adRows, NpyRows, ParquetRows, SomeRows
 from .workers import results_of
 
 __all__ = ["Stability", "stability", "stability_index"]
@@ -129,5 +129,5 @@ def stability_index(selections: np.ndarray) -> tuple[float, float]:
 
 
 def _support(selector: Any, X: Any, rows: np.ndarray) -> np.ndarray:
-    part = SomeRows(X, rows) if isinstance(X, NpyRows | ParquetRows) else _safe_indexing(X, rows)
+    part = SomeRows(X, rows) if isinstance(X, NpyRows | ParquetRows | H5adRows) else _safe_indexing(X, rows)
     return np.asarray(clone(selector).fit(part).get_support())
