@@ -231,6 +231,24 @@ def test_no_graph_leaves_none_of_an_earlier_call(cells):
     assert "connectivities_key" not in cells.uns["homophily"]
 
 
+@pytest.mark.parametrize("batch_key", [None, "batch"])
+def test_a_graph_that_would_take_hours_is_not_made(cells, monkeypatch, batch_key):
+    monkeypatch.setattr("homophily.joint.SLOW_GRAPH", 50)
+    with pytest.warns(UserWarning, match="graph of 90 samples will not be made"):
+        select_genes(cells, 5, batch_key=batch_key, selector=DirichletSelector(**QUICK))
+    assert cells.var["homophily_selected"].sum() == 5
+    assert not cells.obsp
+
+
+def test_file_that_is_open_for_writing(cells, tmp_path):
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r+")
+    select_genes(backed, 5, selector=LaplacianScore())
+    select_genes(cells, 5, selector=LaplacianScore())
+    backed.file.close()
+    assert_same(written(backed), written(cells))
+
+
 def test_errors_say_what_there_is(cells):
     with pytest.raises(TypeError, match="must be an AnnData object, got ndarray"):
         select_genes(np.zeros((3, 3)), 2)

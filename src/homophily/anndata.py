@@ -103,8 +103,11 @@ def select_genes(
     if not inplace:
         return found.frame(adata.var_names, key_added, highly_variable)
     k = getattr(model, "n_neighbors", NEIGHBORS if n_neighbors is None else n_neighbors)
-    graph = getattr(model, "graph_", None) if batches is None else None
-    neighbors = make_neighbors(X, found.genes, k, graph, getattr(model, "final_graph", "auto"))
+    if batches is None and hasattr(model, "graph_"):
+        neighbors = None if model.graph_ is None else make_neighbors(X, found.genes, k, model.graph_)
+    else:
+        method = model._graph_method(adata.n_obs) if isinstance(model, DirichletSelector) else "auto"
+        neighbors = None if method == "none" else make_neighbors(X, found.genes, k, method=method)
     params = described(model, layer, batch_key)
     annotate(adata, found, neighbors, params, key_added=key_added, highly_variable=highly_variable)
     return None
@@ -141,10 +144,8 @@ class Neighbors:
 
 def make_neighbors(
     X: Any, genes: np.ndarray, k: int, graph: sp.csr_array | None = None, method: str = "auto"
-) -> Neighbors | None:
-    """The learned ``graph``, or that of the cells in the standardised ``genes`` of ``X``; none if ``method="none"``."""
-    if method == "none":
-        return None
+) -> Neighbors:
+    """The learned ``graph``, or that of the cells in the standardised ``genes`` of ``X``, found by ``method``."""
     Z = standardize(_columns(X, genes)).values  # noqa: PD011 - (n, m), no data frame
     if graph is None:
         graph = adaptive_knn_graph(Z, k, method=method)
@@ -211,7 +212,7 @@ def write_cells(source: H5adRows, selector: Any, graph: sp.csr_array | None, pat
     found = Selection(np.array([place[gene] for gene in selector.selected_features_]), selector.scores_[genes])
     k = getattr(selector, "n_neighbors", NEIGHBORS)
     chosen = reduced.X if source.layer is None else reduced.layers[source.layer]
-    neighbors = make_neighbors(chosen, np.arange(len(genes)), k, graph, "none" if graph is None else "auto")
+    neighbors = None if graph is None else make_neighbors(chosen, np.arange(len(genes)), k, graph)
     annotate(reduced, found, neighbors, described(selector, source.layer))
     reduced.write_h5ad(path)
 
