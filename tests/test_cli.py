@@ -329,6 +329,19 @@ def test_missing_values_are_located(csv):
     assert "2 NaN entries, in 1 of 10 columns: 'width'" in result.output
 
 
+def test_flags_with_gaps_and_dates_are_told_as_in_python(csv):
+    frame = pd.read_csv(csv)
+    frame["flag"] = np.arange(len(frame)) % 2 == 0
+    gaps = frame.astype({"flag": object})
+    gaps.loc[[1, 2, 5], "flag"] = None
+    gaps.to_csv(csv, index=False)
+    result = run("select", csv, "-m", 2, "--out", csv.parent / "out", code=2)
+    assert "3 NaN entries, in 1 of 11 columns: 'flag' (3 rows)" in result.output
+    frame.assign(day="2020-01-01").to_csv(csv, index=False)
+    result = run("select", csv, "-m", 2, "--out", csv.parent / "out", code=2)
+    assert "1 of 12 columns are not numeric: 'day' (" in result.output
+
+
 def test_debug_shows_the_traceback(csv):
     result = CliRunner().invoke(app, ["select", str(csv), "-m", "50", "--debug"])
     assert isinstance(result.exception, ValueError)

@@ -502,7 +502,8 @@ def test_non_finite_entries_are_counted_and_located(noise, make):
     X = noise.copy()
     X[3, 2], X[4, 2], X[5, 6] = np.nan, np.inf, np.nan
     with pytest.raises(
-        ValueError, match=r"2 NaN and 1 infinity \(inf\) entries, in 2 of 8 columns: 2, 6. Fill them in"
+        ValueError,
+        match=r"2 NaN and 1 infinity \(inf\) entries, in 2 of 8 columns: 2 \(2 rows\), 6 \(1 row\)\. Fill them in",
     ):
         DirichletSelector(1).fit(make(X))
 

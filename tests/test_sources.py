@@ -238,7 +238,7 @@ def test_missing_values_on_disk_are_refused_with_their_place(tmp_path, monkeypat
     Y = X.copy()
     Y[44, 2] = np.nan
     np.save(tmp_path / "x.npy", Y)
-    with pytest.raises(ValueError, match=r"1 NaN entries in rows 40 to 49, in 1 of 7 columns: 2\."):
+    with pytest.raises(ValueError, match=r"1 NaN entries in rows 40 to 49, in 1 of 7 columns: 2 \(1 row\)\."):
         DirichletSelector(2).fit(tmp_path / "x.npy")
     pd.DataFrame(Y, columns=list("abcdefg")).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(ValueError, match=r"1 NaN entries.*'c'"):

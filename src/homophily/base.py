@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -10,17 +11,19 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .distributed import Team
+from .frames import frame_numbers, is_polars
 from .persistence import load_estimator, save_estimator
 from .preprocessing import Standardized, standardize_rows
 from .sources import ArrayRows, RowSource, is_on_disk, open_rows
-from .wording import listing, not_numeric
+from .wording import counted, listing
 
-__all__ = ["BaseSelector", "refuse_non_finite", "refuse_non_numeric"]
+__all__ = ["BaseSelector", "check_numbers", "refuse_non_finite"]
 
 
 class BaseSelector(SelectorMixin, BaseEstimator):
@@ -70,15 +73,12 @@ class BaseSelector(SelectorMixin, BaseEstimator):
             elif hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
             return source
-        refuse_non_numeric(X)
-        X = validate_data(
-            self,
-            X,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            ensure_min_samples=2,
-        )
+        numbers = frame_numbers(X)
+        if numbers is X:
+            X = validate_data(self, X, ensure_min_samples=2, **CHECKS)
+        else:
+            validate_data(self, X, skip_check_array=True)  # names and number of columns
+            X = check_array(numbers, ensure_min_samples=2, estimator=self, input_name="X", **CHECKS)
         refuse_non_finite(X, getattr(self, "feature_names_in_", None))
         return ArrayRows(X)
 
@@ -132,6 +132,17 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         return rng.randint(np.iinfo(np.int32).max, size=count).tolist()
 
+    def transform(self, X: Any) -> Any:
+        """The selected columns of ``X (n, d)``, in their order there: (n, m), sparse if ``X`` is.
+
+        ``set_output(transform="pandas")`` or ``"polars"`` asks for a data frame; columns of one keep their types.
+        """
+        if not is_polars(X) or _get_output_config("transform", self)["dense"] == "default":
+            return super().transform(X)
+        check_is_fitted(self)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return X[:, self.get_support(indices=True).tolist()]
+
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
         mask = np.zeros(self.n_features_in_, dtype=bool)
@@ -155,8 +166,21 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         return load_estimator(cls, Path(folder))
 
 
-def refuse_non_finite(X: Any, names: np.ndarray | None = None, *, first_row: int | None = None) -> None:
-    """Raise if ``X`` holds NaN or infinity: how many, in which columns, what to do.
+CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
+
+
+def check_numbers(X: Any, names: Any = None) -> Any:
+    """``X`` as an array or CSR matrix of finite numbers; refuses anything else in words.
+
+    Its columns have the ``names``, if given, or those of a data frame.
+    """
+    numbers = check_array(frame_numbers(X), input_name="X", **CHECKS)
+    refuse_non_finite(numbers, getattr(X, "columns", None) if names is None else names)
+    return numbers
+
+
+def refuse_non_finite(X: Any, names: Sequence[Any] | np.ndarray | None = None, *, first_row: int | None = None) -> None:
+    """Raise if ``X`` holds NaN or infinity: how many, in which columns how many of them, what to do.
 
     ``first_row`` is the number of its first row if ``X`` is a part of a file.
     """
@@ -177,28 +201,13 @@ def refuse_non_finite(X: Any, names: np.ndarray | None = None, *, first_row: int
     n_nan = int(np.isnan(values[bad]).sum())
     n_inf = int(bad.sum()) - n_nan
     what = " and ".join(text for count, text in ((n_nan, f"{n_nan} NaN"), (n_inf, f"{n_inf} infinity (inf)")) if count)
-    where = np.unique(columns)
-    named = listing(where if names is None else [repr(str(names[i])) for i in where])
+    where, counts = np.unique(columns, return_counts=True)
+    named = listing(
+        f"{i if names is None else repr(str(names[i]))} ({counted(count, 'row')})"
+        for i, count in zip(where, counts, strict=True)
+    )
     part = "" if first_row is None else f" in rows {first_row} to {first_row + X.shape[0] - 1}"
     raise ValueError(
         f"Input X contains {what} entries{part}, in {len(where)} of {X.shape[1]} columns: {named}. "
         "Fill them in (for example with sklearn.impute.SimpleImputer) or leave out those columns or rows."
     )
-
-
-def refuse_non_numeric(X: Any) -> None:
-    """Raise if the data frame ``X`` has columns of text, categories or dates, and name them."""
-    if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
-        return
-    wrong = []
-    for name, dtype in zip(X.columns, X.dtypes, strict=True):
-        kind = str(dtype).lower()
-        if not any(kind.startswith(good) for good in ("int", "uint", "float", "bool", "double", "sparse", "object")):
-            wrong.append((name, kind))
-        elif kind == "object":
-            try:
-                np.asarray(X[name], dtype=np.float64)
-            except (TypeError, ValueError):
-                wrong.append((name, "text"))
-    if wrong:
-        raise ValueError(not_numeric(wrong, len(X.columns)))

@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from .alternatives import near_copies
 from .base import BaseSelector
+from .callbacks import CallbackSupportMixin, told_as_tasks
 from .checkpoint import Checkpoint, Checkpoints, saved_seeds
 from .distributed import ALONE, Team, current_team
 from .graph import adaptive_knn_graph, dirichlet_energy, graph_method
@@ -55,7 +56,7 @@ ESTIMATED = 256  # rows whose neighbours tell the energy where there is no graph
 SLOW_GRAPH = 200_000  # rows up to which an exact graph takes minutes
 
 
-class DirichletSelector(BaseSelector):
+class DirichletSelector(CallbackSupportMixin, BaseSelector):
     r"""Select features and learn the k-NN graph that they reveal, without labels.
 
     .. math::
@@ -185,8 +186,9 @@ class DirichletSelector(BaseSelector):
     -----
     With more than 8192 samples, one pass over the data gathers means, deviations and a random sample of rows, as many
     as the training looks at (or as fit in 512 MB): the batches. Everything after that is independent of n, until the
-    final graph. The pass reads a memory map or a file block by block. In a process group of torch.distributed the rows
-    are shared among the processes, see :mod:`homophily.distributed`.
+    final graph. The pass reads a memory map, a file or a sparse matrix block by block, and only the sampled rows are
+    held dense; up to 8192 samples all are, in single precision. In a process group of torch.distributed the rows are
+    shared among the processes, see :mod:`homophily.distributed`.
     """
 
     param_grid: ClassVar[dict[str, list]] = {
@@ -348,11 +350,12 @@ class DirichletSelector(BaseSelector):
         ----------
         X : array, data frame, sparse matrix, memory map, or path of a .npy, .parquet or .h5ad file (n, d)
             Finite numbers, at least ``n_neighbors + 1`` rows. It is standardised inside and not changed. A memory map
-            or file is read block by block and may be larger than memory.
+            or file is read block by block and may be larger than memory. Data frames are those of pandas and polars.
         y : ignored
         callback : callable, optional
             Called after each step with a :class:`~homophily.training.Progress`; the run ends when it returns True, and
-            what has been learned until then is kept.
+            what has been learned until then is kept. Callbacks of scikit-learn itself (1.9 or newer) are set with
+            ``set_callbacks`` and told of each step of the training.
         checkpoint : path or Checkpoints, optional
             Folder to which the state of the training is written every half minute, or as often as
             :class:`~homophily.checkpoint.Checkpoints` says. If it holds the state of the same run on the same data
@@ -378,7 +381,11 @@ class DirichletSelector(BaseSelector):
         rows = Rows(torch.from_numpy(data.values).to(device), data.first, n_sampled, n, team)
         graph = self._graph_module(n_sampled)
 
-        with one_thread(), training_progress(self.verbose, self.max_iter, self.n_init, callback) as report:
+        with (
+            one_thread(),
+            told_as_tasks(self, X, self.max_iter * len(groups), callback) as told,
+            training_progress(self.verbose, self.max_iter, self.n_init, told) as report,
+        ):
             m = self._set_size(data, rows, sampling, report)
             schedule = self._schedule(n_sampled, rows.local.shape[1], m, min(batch_size, n_sampled), n_anchors)
             # A run that was stopped before it knew its size has nothing that another one could go on with.

@@ -65,7 +65,7 @@ class Baseline(BaseSelector):
         Parameters
         ----------
         X : array, data frame or sparse matrix (n, d)
-            Finite numbers. It is standardised inside and not changed.
+            Finite numbers. It is standardised inside, which makes a dense copy in single precision, and not changed.
         y : ignored
         callback : callable, optional
             Called after each iteration or epoch with a :class:`~homophily.progress.Step`; the fit ends when it returns

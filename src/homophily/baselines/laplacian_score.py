@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval
 
-from ..base import BaseSelector
+from ..base import BaseSelector, check_numbers
 from ..graph import heat_kernel_graph
 from ..preprocessing import standardize
 from ..progress import Steps
@@ -90,7 +89,7 @@ def laplacian_score(X: Any, *, n_neighbors: int = 5, sigma: float | None = None)
 
     Columns are standardised first; see :class:`LaplacianScore` for the parameters.
     """
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    X = check_numbers(X)
     data = standardize(X)
     scores = np.full(X.shape[1], 2.0)
     if len(data.kept):

@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import check_array
 
-from ..base import refuse_non_finite, refuse_non_numeric
+from ..base import check_numbers
 from ..io import InputError
 from ..preprocessing import standardize
 from .cell import METRICS, RANDOM, Cell
@@ -128,7 +127,7 @@ class Comparison:
         self.splits, self.random_draws = splits, random_draws
         self.protocol, self.experiment, self.dataset = protocol, experiment, dataset
         names = list(map(str, X.columns)) if hasattr(X, "columns") else None
-        self.X = _numbers(X, names)
+        self.X = check_numbers(X, names)
         y, n_classes = (None, 0) if labels is None else _classes(labels, self.X.shape[0])
         self.judge = Judge(y, n_classes, seed, test_size, stratify, n_estimators, max_updates, tuple(tasks))
         self.fingerprint = _fingerprint(self.X, names, labels)
@@ -333,14 +332,6 @@ def _left(comparison: Comparison, store: RunStore, tuning: bool) -> list[Cell]:
 def versions() -> dict[str, str]:
     """Of the packages that may change a result. Read once: each is a file, and every cell's key holds them."""
     return {package: version(package) for package in PACKAGES}
-
-
-def _numbers(X: Any, names: list[str] | None) -> Any:
-    """``X`` as an array or CSR matrix of finite numbers; refuses anything else in words."""
-    refuse_non_numeric(X)
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
-    refuse_non_finite(X, None if names is None else np.array(names, dtype=object))
-    return X
 
 
 def _classes(labels: Any, n: int) -> tuple[np.ndarray, int]:
