@@ -14,7 +14,7 @@ from .sources import ArrayRows, RowSource
 
 __all__ = ["Moments", "Scaling", "Standardized", "sample_position", "standardize", "standardize_rows"]
 
-BLOCK = 2**24  # entries that are worked on at once
+BLOCK = 2**22  # entries that are worked on at once
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ def standardize(X: Any) -> Standardized:
     """Standardise the columns of ``X (n, d)`` and leave out the constant ones.
 
     The result is float32 whatever comes in: training is stochastic, and the exact energy is computed in float64 from
-    the chosen columns. Sparse input is read block by block and becomes dense here: a standardised matrix has no zeros
-    left.
+    the chosen columns. A standardised matrix has no zeros left, so sparse input becomes dense here, block by block: the
+    result is the only matrix of that size.
     """
     return standardize_rows(ArrayRows(X))
 
@@ -151,14 +151,17 @@ def standardize_rows(
 
     With a ``team`` the rows are cut into its shards, each of which gives the same number of rows to the sample, and
     every process reads and holds its own. ``check`` is called with each block and the number of its first row before
-    anything is done with it.
+    anything is done with it. Rows on disk are kept as they are until the pass is over; those in memory, dense or
+    sparse, are looked up afterwards, so that nothing but the result takes room.
     """
     n, d = source.shape
     n_sampled = n if n_sampled is None else n_sampled
     n_shards, shards = (1, range(1)) if team is None else (team.n_shards, team.shards)
     sample = [_sample(n, n_sampled, n_shards, shard, seed) for shard in shards]
     first = sample_position(shards[0] * n // n_shards, n, n_sampled)
-    raw = np.empty((sum(map(len, sample)), d), dtype=source.dtype)
+    ids_held = np.concatenate(sample)
+    in_memory = isinstance(source, ArrayRows)
+    raw = np.empty((0 if in_memory else len(ids_held), d), dtype=source.dtype)
     gathered, filled = [], 0
     for shard, ids in zip(shards, sample, strict=True):
         moments = Moments(d)
@@ -167,8 +170,9 @@ def standardize_rows(
             if check is not None:
                 check(block, at)
             moments.update(block)
-            low, high = np.searchsorted(ids, (at, at + len(block)))
-            raw[filled + low : filled + high] = block[ids[low:high] - at]
+            if not in_memory:
+                low, high = np.searchsorted(ids, (at, at + len(block)))
+                raw[filled + low : filled + high] = block[ids[low:high] - at]
             at += len(block)
         gathered.append(moments.packed())
         filled += len(ids)
@@ -179,13 +183,14 @@ def standardize_rows(
     for part in np.concatenate(everywhere):
         moments.merge(part)
     scaling, varies = moments.scaling(source.dtype)
-    values = np.empty((len(raw), len(scaling.std)), dtype=np.float32)
+    values = np.empty((len(ids_held), len(scaling.std)), dtype=np.float32)
     width = max(1, BLOCK // max(1, d))
-    for i in range(0, len(raw), width):
-        values[i : i + width] = scaling(raw[i : i + width][:, varies])
+    for i in range(0, len(values), width):
+        part = source.take(ids_held[i : i + width]) if isinstance(source, ArrayRows) else raw[i : i + width]
+        values[i : i + width] = scaling(part if varies.all() else part[:, varies])
     return Standardized(
         values,
-        np.concatenate(sample),
+        ids_held,
         np.flatnonzero(varies),
         np.flatnonzero(~varies),
         scaling,

@@ -43,6 +43,7 @@ JOINT, FACTOR = 8.0, math.log(2)  # zeta, c
 LITTLE = 1e-3  # variance in a sample, of 1 in all, below which a feature hardly varies
 HEAVY = 4.0  # kurtosis of heavy tails; a sample of a normal variable hardly has as much
 SMALL = 16  # features of a selection small enough for the third term to matter much
+BLOCK = 2**24  # entries that are worked on at once
 NULL = 2000  # features that a graph of relabelled samples is tried on, at least
 CAREFUL = 20_000  # where it matters how many are there by chance
 
@@ -81,11 +82,16 @@ class Screen:
         self.shuffled = None  # (A, R d)
         if self.d < NULL // 4:
             self.shuffled = torch.cat([trials.columns.T[order] for order in self.relabelled], 1)
-        points = trials.columns - trials.columns.mean(1, keepdim=True)
-        self.kurtosis = points.pow(4).mean(1) / points.square().mean(1).square().clamp_min(1e-30)  # (d,)
+        kurtosis, energy = [], []
+        for part in trials.columns.split(max(1, BLOCK // A)):
+            points = part - part.mean(1, keepdim=True)
+            variance = points.square().mean(1)
+            kurtosis.append(points.pow(4).mean(1) / variance.square().clamp_min(1e-30))
+            energy.append(points[:, trials.own].square().sum(1) + self.B * variance)
+        self.kurtosis = torch.cat(kurtosis)  # (d,)
         # What the energy (d,) of each feature would be if its neighbours had nothing to do with it. Of one that hardly
         # varies in this sample there is nothing to explain.
-        unexplained = points[:, trials.own].square().sum(1) + self.B * points.square().mean(1)
+        unexplained = torch.cat(energy)
         self.unexplained = unexplained.clamp_min(LITTLE * self.B)
         self.whole = unexplained / self.unexplained  # 1, or the less the less it varies
         self.varies = self.whole == 1

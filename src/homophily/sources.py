@@ -49,7 +49,11 @@ class ArrayRows:
         for i, j in _ranges(start, stop, self.shape):
             block = self.X[i:j]
             block = block if columns is None else block[:, columns]
-            yield block.toarray() if sp.issparse(block) else np.asarray(block)
+            yield _dense(block)
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """The rows with these numbers, dense; (len(rows), d)."""
+        return _dense(self.X[rows])
 
 
 class NpyRows:
@@ -288,6 +292,10 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return any(
         test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
     )
+
+
+def _dense(block: Any) -> np.ndarray:
+    return block.toarray() if sp.issparse(block) else np.asarray(block)
 
 
 def _ranges(start: int, stop: int | None, shape: tuple[int, int]) -> Iterator[tuple[int, int]]:
