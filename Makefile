@@ -1,6 +1,7 @@
 # make demo     set up .venv, select features on a real data set, say where the report is
 # make test     set up .venv, run the tests
 # make docs     set up .venv, build the site in docs/_build/html
+# make test-oldest  set up .venv-oldest with the oldest packages that we support, run the tests of the estimators
 # make figures  draw the figures of the docs; HOMOPHILY_DATA=folder names the data sets
 # make lint     format and type checks
 # make clean    remove what these made
@@ -9,8 +10,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+OLDEST := .venv-oldest
 
-.PHONY: setup demo test docs figures lint format clean
+.PHONY: setup demo test test-oldest docs figures lint format clean
 
 setup: $(READY)
 
@@ -39,6 +41,17 @@ docs: $(READY)
 	@$(BIN)/python -m sphinx -q -E -W --keep-going docs docs/_build/html
 	@echo "Built docs/_build/html/index.html"
 
+test-oldest: $(OLDEST)/.ready
+	@$(OLDEST)/bin/python -m pytest tests/test_joint.py tests/test_selectors.py tests/test_baselines.py \
+	  tests/test_frames.py tests/test_sparse.py tests/test_sklearn.py
+
+$(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
+	@echo "Setting up $(OLDEST) (a few minutes the first time) ..."
+	@$(PYTHON) -m venv $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt \
+	  -e . pytest hypothesis polars
+	@touch $@
+
 figures: $(READY)
 	@$(BIN)/homophily reproduce figures --out results
 	@cp results/figures/*.png docs/figures/
@@ -53,4 +66,4 @@ format: $(READY)
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) demo docs/_build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) demo docs/_build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
