@@ -67,6 +67,7 @@ PUBLIC = (
     "homophily.evaluation",
     "homophily.figures",
     "homophily.stability",
+    "homophily.anndata",
     "homophily.size",
     "homophily.objectives",
     "homophily.screening",

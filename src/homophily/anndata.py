@@ -18,7 +18,7 @@ from .preprocessing import standardize
 from .sources import H5adRows, SomeRows
 from .wording import listing
 
-__all__ = ["Neighbors", "Selection", "annotate", "make_neighbors", "select_genes", "write_cells"]
+__all__ = ["select_genes"]
 
 NEIGHBORS = 5  # in the graph, if neither the caller nor the selector says how many
 BUDGET = 2**24  # entries held at once

@@ -43,7 +43,6 @@ JOINT, FACTOR = 8.0, math.log(2)  # zeta, c
 LITTLE = 1e-3  # variance in a sample, of 1 in all, below which a feature hardly varies
 HEAVY = 4.0  # kurtosis of heavy tails; a sample of a normal variable hardly has as much
 SMALL = 16  # features of a selection small enough for the third term to matter much
-BLOCK = 2**24  # entries that are worked on at once
 NULL = 2000  # features that a graph of relabelled samples is tried on, at least
 CAREFUL = 20_000  # where it matters how many are there by chance
 
