@@ -66,4 +66,4 @@ format: $(READY)
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(OLDEST) demo docs/_build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) demo docs/_build docs/gallery docs/api/generated results/figures artefacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -219,5 +219,4 @@ if __name__ == "__main__":
         found = "" if result["found"] is None else f", {result['found']} of {M} true columns found"
         print(f"{name:30} accuracy {result['accuracy']:.3f}{within}{found}")
     print(f"margin of the learned graph {results[LEARNED]['accuracy'] - results[HEAT]['accuracy']:+.3f}")
-    picture(*planted_in_noise(0), results)
-    plt.show()
+    figure = picture(*planted_in_noise(0), results)

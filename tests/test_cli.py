@@ -113,7 +113,7 @@ def test_report_escapes_names_and_needs_no_network(csv):
     run("select", csv, "-m", 8, "--drop", "kind", "--max-iter", 3, "--out", csv.parent / "out")
     page = Page()
     page.feed((csv.parent / "out" / "report.html").read_text(encoding="utf-8"))
-    assert page.tags.count("script") == 1  # our own
+    assert page.tags.count("script") == 2  # our own
     assert page.links == []
     text = " ".join(page.text)
     assert SCRIPT in text

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import homophily
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 API = sorted((DOCS / "api").glob("*.rst"))
@@ -76,6 +78,7 @@ PUBLIC = (
 
 def test_reference_has_every_public_name_and_no_other():
     found = set().union(*(documented(page) for page in API))
+    assert {name.rpartition(".")[2] for name in PUBLIC[1:]} | {"io"} == set(homophily.MODULES)
     public = {f"{module}.{name}" for module in PUBLIC for name in importlib.import_module(module).__all__}
     assert found == (public - {"homophily.__version__"}) | {"homophily.base.BaseSelector", "homophily.methods.METHODS"}
 

@@ -43,6 +43,7 @@ def test_everything_in_json(home):
     assert found["python"] == platform.python_version()
     assert found["packages"]["torch"]["version"] == importlib.metadata.version("torch")
     assert all(look["version"] and look["problem"] is None for look in found["packages"].values())
+    assert all(look["problem"] is None for look in found["optional"].values())
     assert found["device"]["cores"] == os.cpu_count()
     assert found["data"]["available"] == ["Yale"]
     assert found["data"]["missing"] == [name for name in PAPER_DATASETS if name != "Yale"]

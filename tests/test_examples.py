@@ -16,7 +16,7 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs_and_draws(path):
-    variables = runpy.run_path(str(path))
+    variables = runpy.run_path(str(path), run_name="__main__")
     figures = [value for value in variables.values() if isinstance(value, Figure)]
     assert figures
     for figure in figures:

@@ -177,7 +177,7 @@ def test_other_labels_are_never_used(example):
     other = torch.zeros_like(y)
     other[known] = y[known]
     runs = [example.train(network(example, X, KNNGraph(5)), X, labels, known, steps=5) for labels in (y, other)]
-    assert runs[0] == runs[1]
+    assert runs[0] == pytest.approx(runs[1], rel=1e-4)  # threads add up in any order
 
 
 def test_the_learned_graph_wins(example, wine):

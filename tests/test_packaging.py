@@ -65,7 +65,7 @@ def test_the_wheel_is_the_package_with_its_data_and_nothing_else(wheel):
     assert names == ours()
     for name in (
         "homophily/py.typed",
-        "homophily/report/templates/report.html.j2",
+        *(f"homophily/report/templates/{name}.html.j2" for name in ("page", "selection", "results")),
         "homophily/evaluation/data/table2.csv",
         "homophily/evaluation/data/ablation.csv",
         "homophily/experiments/data/costs.csv",
@@ -126,7 +126,7 @@ from homophily.experiments.costs import coefficients
 from homophily.report import write_report
 from importlib.resources import files
 assert len(paper_table()) and len(paper_ablation()) and coefficients()
-assert files("homophily.report").joinpath("templates/report.html.j2").is_file()
+assert files("homophily.report").joinpath("templates/page.html.j2").is_file()
 print(homophily.__file__)
 """
     assert called(sys.executable, "-I", "-c", first + look, cwd=tmp_path).startswith(str(target))

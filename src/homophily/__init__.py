@@ -5,9 +5,13 @@ from typing import TYPE_CHECKING
 from ._lazy import lazily
 from ._version import __version__
 
-MODULES = ("baselines", "datasets", "evaluation", "figures", "graph", "io", "nn", "stability")
+MODULES = (
+    *("anndata", "baselines", "datasets", "evaluation", "figures", "graph", "io", "nn", "objectives", "screening"),
+    *("size", "stability"),
+)
 
 if TYPE_CHECKING:
+    from . import anndata as anndata
     from . import baselines as baselines
     from . import datasets as datasets
     from . import evaluation as evaluation
@@ -15,6 +19,9 @@ if TYPE_CHECKING:
     from . import graph as graph
     from . import io as io
     from . import nn as nn
+    from . import objectives as objectives
+    from . import screening as screening
+    from . import size as size
     from . import stability as stability
     from .joint import DirichletSelector
 else:

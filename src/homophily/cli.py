@@ -280,10 +280,8 @@ def select(
             "final_graph": None if final_graph is None else final_graph.value,
             "device": device,
         }
-        if method is Method.dirichlet:
+        if method is Method.dirichlet:  # the others use --jobs for --stability alone
             given["n_jobs"] = -1 if jobs is None else jobs
-        elif not stability:
-            given["n_jobs"] = jobs
         code = run_select(
             data,
             method=method.value,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .cli_common import FAILED, stderr, user_errors
+from .wording import counted
 
 __all__ = ["doctor"]
 
@@ -65,7 +66,7 @@ def _device(look: dict[str, Any]) -> list[str]:
     cuda = ", ".join(look["cuda"]) or "none"
     return [
         f"auto means {look['auto']}",
-        f"{look['cores']} cores, {look['threads']} threads of torch",
+        f"{counted(look['cores'], 'core')}, {counted(look['threads'], 'thread')} of torch",
         f"CUDA: {cuda}; MPS: {'yes' if look['mps'] else 'none'}",
     ]
 

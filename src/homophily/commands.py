@@ -251,10 +251,11 @@ def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
     exchanged = getattr(selector, "exchanged_features_", ())
     if len(exchanged):
         names = listing(table.names[i] for i in exchanged)
+        were, whose = ("was", "its") if len(exchanged) == 1 else ("were", "their")
         notes.append(
-            f"{len(exchanged)} of the {len(selector.selected_features_)} features were put in after training, by "
-            f"exchange, because that lowers the exact objective; their score is that of the feature that was replaced: "
-            f"{names}."
+            f"{len(exchanged)} of the {counted(len(selector.selected_features_), 'feature')} {were} put in after "
+            f"training, by exchange, because that lowers the exact objective; {whose} score is that of the feature "
+            f"that was replaced: {names}."
         )
     if selector.interrupted_:
         sure = selector.history_.get("confidence")
@@ -392,7 +393,7 @@ def _show_result(
         grid.add_row(*row)
     steps = f", {selector.n_iter_} steps" if selector.n_iter_ else ""
     energy = f", energy {selector.energy_:.4g}" if hasattr(selector, "energy_") else ""
-    out.print(f"Selected {len(selection)} features in {seconds:.1f} s{steps}{energy}.\n")
+    out.print(f"Selected {counted(len(selection), 'feature')} in {seconds:.1f} s{steps}{energy}.\n")
     if _size_reason(selector):
         out.print(f"auto: {_size_reason(selector)}\n")
     out.print(grid, soft_wrap=False)

@@ -29,7 +29,7 @@ from .wording import counted
 __all__ = ["run_compare"]
 
 RESULTS = ("comparison.csv", "cells.csv", "comparison.md", "report.html")
-GAINS = {"accuracy": ("accuracy", 1), "clustering": ("clustering accuracy", 1), "reconstruction": ("RMSE, less", -1)}
+GAINS = {"accuracy": ("accuracy", 1), "clustering": ("clustering accuracy", 1), "reconstruction": ("less RMSE", -1)}
 # Fields of a cell that a comparison does not use.
 NOT_SHOWN = ("params", "tuning", "spectral", "distinct", "extra", "by_chance")
 
@@ -132,7 +132,13 @@ def _write_and_show(
         out.print(f"[yellow]Note:[/] {escape(note)}")
     markdown += [legend, "\n".join(f"- {note}" for note in notes)]
 
-    facts = {"Data": data.name, "Size": f"{n:,} samples, {d:,} features", "Command": command_line()}
+    facts = {
+        "Data": data.name,
+        "Size": f"{n:,} samples, {d:,} features",
+        "Command": command_line(),
+        "Splits": f"{comparison.splits}, selected on {1 - comparison.judge.test_size:.0%} of the samples",
+        "Seed": comparison.judge.seed,
+    }
     texts = (
         table.to_csv(index=False),
         _as_frame(cells).to_csv(index=False),
@@ -141,11 +147,12 @@ def _write_and_show(
     )
     for name, text in zip(RESULTS, texts, strict=True):
         write_whole(folder / name, text)
-    out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {', '.join((*RESULTS, STORE))}")
+    out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {', '.join((*RESULTS[:-1], STORE))}")
+    out.print(f"Report: [bold]{escape(str(folder / RESULTS[-1]))}[/]")
 
 
 def _report(
-    table: pd.DataFrame, tables: list[ResultTable], labelled: bool, facts: dict[str, str], legend: str, notes: list[str]
+    table: pd.DataFrame, tables: list[ResultTable], labelled: bool, facts: dict[str, Any], legend: str, notes: list[str]
 ) -> str:
     """``report.html``: gains over random columns as a figure, then the tables."""
     gains = pd.concat(

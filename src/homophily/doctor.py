@@ -89,7 +89,7 @@ def _extras() -> dict[str, str]:
     except PackageNotFoundError:  # imported from a folder, never installed
         lines = []
     pairs = (re.match(r"""([\w.-]+).*\bextra == ['"]([\w-]+)['"]""", line) for line in lines)
-    return {pair[1].lower(): pair[2] for pair in pairs if pair and pair[2] not in ("dev", "all")}
+    return {pair[1].lower(): pair[2] for pair in pairs if pair and pair[2] not in ("dev", "docs")}
 
 
 def _device() -> dict[str, Any]:

@@ -85,6 +85,7 @@ def run_reproduce(
         out.print(fill(note, width))
     if results.tables:
         log.print(f"\nWritten to [bold]{escape(str(place))}[/]: {', '.join(sorted(os.listdir(place)))}")
+        log.print(f"Report: [bold]{escape(str(place / 'report.html'))}[/]")
     if interrupted:
         log.print(f"Stopped: {done} of {total} cells are done and kept; the same command goes on from there.")
         return INTERRUPTED

@@ -106,8 +106,8 @@ def _best(cells: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
             .drop(columns="loss")
             .rename(columns={"m": "best_m", "size": "splits"})
         )
-        rows.append(best.assign(task=task))
-    return pd.concat(rows, ignore_index=True)[
+        rows.append(best.astype({"sigma": float}).assign(task=task))
+    return pd.concat([own for own in rows if len(own)] or rows, ignore_index=True)[
         ["task", "dataset", "method", "sigma", "mean", "std", "best_m", "splits"]
     ].sort_values(["task", "dataset", "method"], kind="stable", ignore_index=True)
 

@@ -15,7 +15,7 @@ from sklearn.manifold import TSNE
 from sklearn.model_selection import train_test_split
 
 from .. import figures
-from ..datasets import DatasetNotFoundError, load, make_planted
+from ..datasets import DatasetNotFoundError, load, make_planted, paper_dataset
 from ..evaluation import RunStore, reconstruct
 from ..evaluation.running import Backend
 from ..evaluation.tables import DISPLAY, TASKS
@@ -30,7 +30,7 @@ from .toy import ToyExperiment, toy_results
 
 __all__ = ["DRAWINGS", "Drawing", "MissingInputError", "Sources", "experiment_figures"]
 
-IMAGES = {"Jaffe": (26, 26), "COIL-20": (32, 32), "Yale": (32, 32), "PIX10": (100, 100)}  # height, width
+IMAGES = {"Jaffe": (26, 26), "COIL-20": (32, 32), "PIX10": (100, 100)}  # height, width
 M = 100  # features of the image data in figures of graphs and pixels
 M_REBUILT = 300  # Fig. S1
 NEIGHBORS = 5
@@ -73,7 +73,10 @@ class Sources:
         try:
             return load(name, data_dir=self.data_dir)
         except DatasetNotFoundError as error:
-            raise MissingInputError(f"the data set {name} is not here", f"homophily datasets fetch {name}") from error
+            fetch = f"homophily datasets fetch {name}"
+            if paper_dataset(name).sha256 is None:
+                fetch = f"homophily datasets list  # says where to get {name}"
+            raise MissingInputError(f"the data set {name} is not here", fetch) from error
 
     def selector(self, name: str, m: int) -> DirichletSelector:
         """The default selector, fitted to a data set."""
@@ -231,7 +234,7 @@ def experiment_figures(name: str, frames: Mapping[str, pd.DataFrame], seed: int)
             "The first draw",
             figures.toy_panels(panels),
             "Data, the Heat graph of all 20 columns, the learned graph and the columns of F, with and without the "
-            "Unique Feature Selector. Black edges join the classes.",
+            "Unique Feature Selector. Edges in the colour of the text join the classes.",
         )
     if name == "sensitivity" and not frames["sensitivity"].empty:
         yield (

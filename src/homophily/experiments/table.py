@@ -55,7 +55,7 @@ class TableExperiment(Experiment):
     def results(self, store: RunStore) -> Results:
         """Three tables with the paper's figures beside ours; the files also have every m."""
         by_m = [long_table(each, each.finished(store)) for each in self.comparisons]
-        every_m = pd.concat(by_m, ignore_index=True)
+        every_m = pd.concat([own for own in by_m if len(own)] or by_m, ignore_index=True)
         best = best_over_m(every_m)
         if best.empty:
             return Results([], {})

@@ -18,6 +18,7 @@ from .style import BLUE, COLORS, GREY, VERMILION, bare, blank, literal
 __all__ = ["EmbeddedGraph", "draw_graph", "embedded_graphs", "sample_graph", "signals_on_graphs"]
 
 RED, DARK = "#c0392b", "#333333"
+MARKERS = "oD"  # of the first classes, and of those whose colours repeat
 
 
 class EmbeddedGraph(NamedTuple):
@@ -89,13 +90,25 @@ def sample_graph(
     """One graph in the plane, its samples coloured by ``classes[codes]`` if they are given."""
     figure = blank(6.4, 4.6)
     axes = figure.subplots()
-    draw_graph(axes, points, graph, codes, between="#000000", size=14)
+    draw_graph(axes, points, graph, codes, size=14)
     for code, name in enumerate(classes):
-        axes.scatter([], [], s=20, color=COLORS[code % len(COLORS)], label=literal(name))
+        axes.scatter([], [], s=20, color=class_color(code), marker=class_marker(code), label=literal(name))
+    if codes is not None and (np.asarray(codes) < 0).any():
+        axes.scatter([], [], s=20, color=class_color(-1), label="no label")
     if classes:
         figure.legend(loc="outside right upper", fontsize=8, frameon=False)
     axes.set_axis_off()
     return figure
+
+
+def class_color(code: int) -> str:
+    """Six colours, which repeat with another marker."""
+    return COLORS[int(code) % len(COLORS)] if code >= 0 else GREY
+
+
+def class_marker(code: int) -> str:
+    """The shape of a sample."""
+    return MARKERS[max(0, int(code)) // len(COLORS) % len(MARKERS)]
 
 
 def draw_graph(
@@ -105,13 +118,14 @@ def draw_graph(
     y: np.ndarray | None = None,
     *,
     within: str = GREY,
-    between: str = "#111111",
+    between: str = "#000000",
     color: str | None = None,
     size: float = 9,
 ) -> float:
     """Draw edges as wide as their similarity, and points; returns the share of edges between labels.
 
-    Labels are integers from 0, and colour the points unless these have a ``color``; without them all look alike.
+    Labels are integers from 0, or -1 where there is none. They colour and shape the points unless these have a
+    ``color``; without them all look alike.
     """
     edges = graph.tocoo()
     i, j = edges.coords
@@ -121,8 +135,10 @@ def draw_graph(
         segments = np.stack([points[i[shown]], points[j[shown]]], axis=1)
         lines = LineCollection(list(segments), linewidths=0.15 + weight[shown], colors=stroke, zorder=above)
         axes.add_collection(lines)
-    labels = () if y is None or color is not None else y
-    colors = [COLORS[int(label) % len(COLORS)] for label in labels] or color or BLUE
-    axes.scatter(points[:, 0], points[:, 1], s=size, c=colors, zorder=2, linewidths=0)
+    labels = np.zeros(len(points), int) if y is None or color is not None else np.asarray(y)
+    for marker in dict.fromkeys(map(class_marker, labels)):
+        here = np.array([class_marker(label) == marker for label in labels])
+        colors = [color or class_color(label) for label in labels[here]]
+        axes.scatter(points[here, 0], points[here, 1], s=size, c=colors, marker=marker, zorder=2, linewidths=0)
     bare(axes)
     return float(joins.mean()) if len(joins) else 0.0

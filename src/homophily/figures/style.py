@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from pathlib import Path
 
 from matplotlib import rc_context
@@ -73,13 +74,15 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def inline_svg(figure: Figure) -> str:
-    """SVG for a page: without a background, in the colour of the text."""
-    svg = _svg(figure, transparent=True)
+    """SVG for a page: without a background, in the colour of the text, which the fonts of the reader draw."""
+    with rc_context({"svg.fonttype": "none"}):
+        svg = _svg(figure, transparent=True)
     return svg[svg.index("<svg") :].replace("#000000", "currentColor")
 
 
 def _svg(figure: Figure, *, transparent: bool) -> str:
     buffer = io.StringIO()
-    with rc_context({"svg.hashsalt": "homophily"}):
+    with rc_context({"svg.hashsalt": "homophily"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # of scripts that a page can show
         figure.savefig(buffer, format="svg", transparent=transparent, metadata={"Date": None, "Creator": None})
     return re.sub(r"[ \t]+$", "", buffer.getvalue(), flags=re.MULTILINE)
