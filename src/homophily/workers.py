@@ -40,8 +40,13 @@ def results_of(calls: Iterable[Any], n_jobs: int | None, *, in_order: bool = Fal
 
 
 def _prepare_worker(driver: int) -> None:
-    """Leave Ctrl-C to the driver, which then ends the workers, and do not outlive it if it is killed."""
+    """Leave Ctrl-C to the driver, which then ends the workers, and do not outlive it if it is killed.
+
+    What all calls need is imported before the first one: joblib ends workers that have grown much since then, as if
+    they leaked.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from . import joint  # noqa: F401
 
     def watch() -> None:
         while os.getppid() == driver:
