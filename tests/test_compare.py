@@ -56,7 +56,8 @@ def test_compare_writes_what_it_says(csv):
     result = compare(csv, "--methods", "ls,all", "--random-draws", 2)
     folder = csv.parent / "out"
     assert {path.name for path in folder.iterdir()} == FILES
-    assert all(len(line) <= 80 for line in result.output.splitlines() if not line.startswith("Written to"))
+    lines = [line for line in result.output.splitlines() if not line.startswith(("Written to", "Report: "))]  # paths
+    assert all(len(line) <= 80 for line in lines)
     for text in ("40 samples, 6 features", "1 feature\n", "2 features\n", "accuracy − random", "Means of 2 splits"):
         assert text in result.output
 
