@@ -77,7 +77,10 @@ def test_compare_writes_what_it_says(csv):
     assert "| method | seconds | accuracy | clustering | RMSE | accuracy − random |" in markdown
     assert f"{best['accuracy']:.3f} ±" in markdown
 
+    assert "1 constant column cannot be selected: flat." in result.output
     report = (folder / "report.html").read_text(encoding="utf-8")
+    for text in ("1 constant column", "<dt>Splits</dt><dd>2, selected on 80% of the samples</dd>", "<dt>Seed</dt>"):
+        assert text in report
     assert "Which method is better than chance?" in report
     assert f"{best['accuracy']:.3f} ±" in report
 

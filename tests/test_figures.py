@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 
 from homophily import figures
 from homophily.figures.graphs import draw_graph, sample_graph
-from homophily.figures.style import BLUE, ORANGE, blank, inline_svg, literal
+from homophily.figures.style import BLUE, GREY, ORANGE, blank, inline_svg, literal
 from homophily.graph import adaptive_knn_graph, laplacian, symmetrize
 
 
@@ -203,6 +204,25 @@ def test_names_are_no_formulas(tmp_path):
     assert shown == [r"\$x_1\$", "a" * 17 + "…", r"price \$", "<b>", "tab here"]
     assert literal("x" * 40) == "x" * 40
     figures.save(sample_graph(np.eye(5, 2), sp.csr_array(np.eye(5)), np.zeros(5, int), ["$"]), tmp_path / "graph")
+
+
+def test_classes_are_told_apart_and_missing_labels_are_grey():
+    rng = np.random.RandomState(0)
+    codes = np.array([*range(12), -1, 0])
+    figure = sample_graph(rng.normal(size=(14, 2)), sp.csr_array((14, 14)), codes, [f"class {i}" for i in range(12)])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [*(f"class {i}" for i in range(12)), "no label"]
+    points = [
+        part for part in figure.axes[0].collections if isinstance(part, PathCollection) and len(part.get_offsets())
+    ]
+    looks = {
+        tuple(offset): (color, len(part.get_paths()[0]))
+        for part in points
+        for offset, color in zip(part.get_offsets().tolist(), map(to_hex, part.get_facecolors()), strict=True)
+    }
+    assert len(looks) == 14
+    assert len(set(looks.values())) == 13  # two samples are of one class
+    assert GREY in {color for color, _ in looks.values()}
 
 
 def test_files_come_out_the_same(tmp_path, graph):

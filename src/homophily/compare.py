@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
@@ -22,9 +23,10 @@ from .evaluation.tables import ResultTable
 from .figures import gains_over_random
 from .io import read_table
 from .output import STORE, check_store_folder, write_whole
+from .preprocessing import standardize
 from .report import Section, results_page
 from .run_progress import follow
-from .wording import counted
+from .wording import counted, listing
 
 __all__ = ["run_compare"]
 
@@ -91,6 +93,10 @@ def run_compare(
     done = len(cells)
     cells += [cell for _, cell in failed]
     notes = [*_failures(cells), *_warnings(cells)]
+    constant = np.setdiff1d(np.arange(d), standardize(comparison.X).kept)
+    if len(constant):
+        names = listing(table.names[i] for i in constant)
+        notes.append(f"{counted(len(constant), 'constant column')} cannot be selected: {names}.")
     if others:
         notes.append(f"{STORE} also keeps {counted(others, 'result')} of other data or settings, not shown here.")
     if not interrupted:  # joblib would complain about what was cut short
