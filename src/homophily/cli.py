@@ -71,6 +71,9 @@ def _root(
     pass
 
 
+DataFile = Annotated[
+    Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy, mat or h5ad: one sample a row.")
+]
 LabelColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Labels: carried along, never used to select.", rich_help_panel=FILES)
 ]
@@ -93,9 +96,7 @@ Header = Annotated[
 
 @app.command()
 def select(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy, mat or h5ad: one sample a row.")
-    ],
+    data: DataFile,
     m: Annotated[
         str,
         typer.Option(
@@ -291,13 +292,7 @@ def select(
                 **{name: value for name, value in given.items() if value is not None},
                 **dict(map(_parameter, param or ())),
             },
-            columns={
-                "label_column": label_column,
-                "index_column": index_column,
-                "drop": drop or (),
-                "header": header,
-                "layer": layer,
-            },
+            columns=_columns(label_column, index_column, drop, header, layer),
             folder=output or Path(f"{data.stem}-selected"),
             overwrite=overwrite,
             resume=resume,
@@ -313,9 +308,7 @@ def select(
 
 @app.command()
 def compare(
-    data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="csv, tsv, parquet, npz, npy, mat or h5ad: one sample a row.")
-    ],
+    data: DataFile,
     m: Annotated[
         str, typer.Option("-m", "--n-features", metavar="M,...", help="How many features to select, such as 25,50.")
     ],
@@ -391,13 +384,7 @@ def compare(
                 "n_estimators": trees,
                 "random_draws": random_draws,
             },
-            columns={
-                "label_column": label_column,
-                "index_column": index_column,
-                "drop": drop or (),
-                "header": header,
-                "layer": layer,
-            },
+            columns=_columns(label_column, index_column, drop, header, layer),
             folder=output or Path(f"{data.stem}-compared"),
             n_jobs=jobs,
             quiet=quiet,
@@ -410,6 +397,19 @@ app.command()(reproduce)
 app.add_typer(runs, name="runs")
 app.add_typer(datasets, name="datasets")
 app.command()(doctor)
+
+
+def _columns(
+    label_column: str | None, index_column: str | None, drop: list[str] | None, header: bool | None, layer: str | None
+) -> dict[str, Any]:
+    """Arguments of :func:`~homophily.io.read_table`."""
+    return {
+        "label_column": label_column,
+        "index_column": index_column,
+        "drop": drop or (),
+        "header": header,
+        "layer": layer,
+    }
 
 
 def _number(text: str, method: Method) -> int | str:

@@ -34,7 +34,7 @@ from .preprocessing import standardize
 from .refits import FRACTION, Refits, check_refits, described, in_words, refit
 from .report import look, write_report
 from .stability import Stability
-from .wording import counted, listing
+from .wording import constant_columns, counted, listing
 
 __all__ = ["command_line", "run_select"]
 
@@ -242,10 +242,9 @@ def _changed(selector: Any) -> dict[str, Any]:
 
 def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
     notes = list(table.notes)
-    dropped = selector.dropped_features_
-    if len(dropped):
-        names = listing(table.names[i] for i in dropped)
-        notes.append(f"{counted(len(dropped), 'constant column')} cannot be selected: {names}.")
+    constant = constant_columns(table.names[i] for i in selector.dropped_features_)
+    if constant:
+        notes.append(constant)
     if selector.n_features_to_select not in (len(selector.selected_features_), "auto"):  # AllFeatures
         notes.append(f"{type(selector).__name__} takes every column that varies; -m is not used.")
     exchanged = getattr(selector, "exchanged_features_", ())

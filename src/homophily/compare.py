@@ -23,10 +23,11 @@ from .evaluation.tables import ResultTable
 from .figures import gains_over_random
 from .io import read_table
 from .output import STORE, check_store_folder, write_whole
-from .preprocessing import standardize
+from .preprocessing import standardize_rows
 from .report import Section, results_page
 from .run_progress import follow
-from .wording import counted, listing
+from .sources import ArrayRows
+from .wording import constant_columns, counted
 
 __all__ = ["run_compare"]
 
@@ -93,10 +94,10 @@ def run_compare(
     done = len(cells)
     cells += [cell for _, cell in failed]
     notes = [*_failures(cells), *_warnings(cells)]
-    constant = np.setdiff1d(np.arange(d), standardize(comparison.X).kept)
-    if len(constant):
-        names = listing(table.names[i] for i in constant)
-        notes.append(f"{counted(len(constant), 'constant column')} cannot be selected: {names}.")
+    varying = standardize_rows(ArrayRows(comparison.X), 1).kept  # one row is enough to be held
+    constant = constant_columns(table.names[i] for i in np.setdiff1d(np.arange(d), varying))
+    if constant:
+        notes.append(constant)
     if others:
         notes.append(f"{STORE} also keeps {counted(others, 'result')} of other data or settings, not shown here.")
     if not interrupted:  # joblib would complain about what was cut short
@@ -176,8 +177,9 @@ def _report(
     )
     # All columns are more than the random ones that they would be compared with.
     gains = gains[~gains["method"].isin([RANDOM, "all"]) & gains["gain"].notna()]
-    tables[-1] = replace(tables[-1], notes=legend.splitlines())
-    sections = [Section(each.title, table=each) for each in tables]
+    *others, last = tables
+    shown = [*others, replace(last, notes=legend.splitlines())]
+    sections = [Section(each.title, table=each) for each in shown]
     if not gains.empty:
         text = (
             "Dots are differences to random columns of the same number on the same splits, bars their standard errors, "

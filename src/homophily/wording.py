@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["counted", "listing", "not_numeric"]
+__all__ = ["constant_columns", "counted", "listing", "not_numeric"]
 
 
 def counted(number: int, what: str, many: str | None = None) -> str:
@@ -17,6 +17,12 @@ def listing(items: Any, most: int = 8) -> str:
     items = [str(item) for item in items]
     head = ", ".join(items[:most])
     return head if len(items) <= most else f"{head} and {len(items) - most} more"
+
+
+def constant_columns(names: Any) -> str:
+    """Note about columns that do not vary; empty if there are none."""
+    names = list(names)
+    return f"{counted(len(names), 'constant column')} cannot be selected: {listing(names)}." if names else ""
 
 
 def not_numeric(wrong: list[tuple[Any, Any]], n_columns: int) -> str:

@@ -136,8 +136,9 @@ def draw_graph(
         lines = LineCollection(list(segments), linewidths=0.15 + weight[shown], colors=stroke, zorder=above)
         axes.add_collection(lines)
     labels = np.zeros(len(points), int) if y is None or color is not None else np.asarray(y)
-    for marker in dict.fromkeys(map(class_marker, labels)):
-        here = np.array([class_marker(label) == marker for label in labels])
+    markers = np.array([class_marker(label) for label in labels])
+    for marker in dict.fromkeys(markers.tolist()):
+        here = markers == marker
         colors = [color or class_color(label) for label in labels[here]]
         axes.scatter(points[here, 0], points[here, 1], s=size, c=colors, marker=marker, zorder=2, linewidths=0)
     bare(axes)

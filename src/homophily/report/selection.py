@@ -12,7 +12,7 @@ from ..figures.graphs import sample_graph
 from ..figures.images import selected_pixels
 from ..figures.selection import beside_chance, redundancy_map
 from ..figures.training import size_path, training_curves
-from .insight import Chance, Insight
+from .insight import JUDGED, Chance, Insight
 from .page import inline, rendered
 
 __all__ = ["write_report"]
@@ -92,6 +92,7 @@ def write_report(
         stability=stability,
         insight=insight,
         n_samples=n_samples,
+        judged=JUDGED,
         figures={name: inline(figure) for name, figure in figures.items() if figure is not None},
     )
     file.write_text(page, encoding="utf-8")
