@@ -1,5 +1,9 @@
 # make demo     set up .venv, select features on a real data set, say where the report is
 # make test     set up .venv, run the tests
+# make fuzz     many more cases of the property tests: odd numbers, damaged files
+# make faults   end the commands by signals at random moments, fifty times each, and go on
+# make coverage the tests, and the branches of the source that none of them takes
+# make mutants  changes of the core that no test notices, of four hundred
 # make docs     set up .venv, build the site in docs/_build/html
 # make test-oldest  set up .venv-oldest with the oldest packages that we support, run the tests of the estimators
 # make figures  draw the figures of the docs; HOMOPHILY_DATA=folder names the data sets
@@ -12,7 +16,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 OLDEST := .venv-oldest
 
-.PHONY: setup demo test test-oldest docs figures lint format clean
+.PHONY: setup demo test fuzz faults coverage mutants test-oldest docs figures lint format clean
 
 setup: $(READY)
 
@@ -36,6 +40,21 @@ demo: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest
+
+fuzz: $(READY)
+	@HOMOPHILY_FUZZ=10 $(BIN)/python -m pytest tests/test_numbers.py tests/test_reader_fuzz.py
+
+faults: $(READY)
+	@HOMOPHILY_FAULTS=50 $(BIN)/python -m pytest -s tests/test_faults.py
+
+coverage: $(READY)
+	@$(BIN)/python -m coverage erase
+	@$(BIN)/python -m coverage run -m pytest
+	@-$(BIN)/python -m coverage combine --quiet  # processes that tests killed leave data that cannot be read
+	@$(BIN)/python -m coverage report
+
+mutants: $(READY)
+	@$(BIN)/python benchmarks/mutation.py --sample 400 --least 85
 
 docs: $(READY)
 	@$(BIN)/python -m sphinx -q -E -W --keep-going docs docs/_build/html

@@ -25,14 +25,14 @@ import numpy as np
 D, PLANTED, BLOCK = 100, 10, 50_000
 
 
-def write(path, n):
+def write(path, n, d=D, dtype=np.float32):
     """Write the data block by block."""
     rng = np.random.default_rng(0)
-    centers = 1.5 * rng.standard_normal((4, PLANTED), dtype=np.float32)
+    centers = 1.5 * rng.standard_normal((4, PLANTED), dtype=dtype)
 
     def blocks():
         for start in range(0, n, BLOCK):
-            X = rng.standard_normal((min(BLOCK, n - start), D), dtype=np.float32)
+            X = rng.standard_normal((min(BLOCK, n - start), d), dtype=dtype)
             X[:, :PLANTED] = 0.7 * X[:, :PLANTED] + centers[rng.integers(4, size=len(X))]
             yield X
 
@@ -40,13 +40,13 @@ def write(path, n):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        names = [f"f{i}" for i in range(D)]
-        with pq.ParquetWriter(path, pa.schema([(name, pa.float32()) for name in names])) as file:
+        names = [f"f{i}" for i in range(d)]
+        with pq.ParquetWriter(path, pa.schema([(name, pa.from_numpy_dtype(dtype)) for name in names])) as file:
             for X in blocks():
                 file.write_table(pa.table(list(X.T), names=names))
         return
     with path.open("wb") as file:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (n, D)}
+        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (n, d)}
         np.lib.format.write_array_header_1_0(file, header)
         for X in blocks():
             file.write(X.data)

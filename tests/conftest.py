@@ -1,13 +1,22 @@
 """Shared fixtures."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before SciPy is imported: scikit-learn then skips none of its checks
 
 import pytest
+from fuzzing import FACTOR, TRIED, write_counts
 from hypothesis import HealthCheck, settings
+from no_network.only_loopback import install
 
 from homophily.datasets import DatasetNotFoundError, load
+
+install()  # whoever asks for another machine fails: nothing of ours needs the network unless it is told to
+OFFLINE = str(Path(__file__).parent / "no_network")
+# Also in the processes that tests start: Python imports sitecustomize from the first folder of its path that has one.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (OFFLINE, os.environ.get("PYTHONPATH"))))
+collect_ignore = ["no_network"]
 
 # Timings belong in benchmarks: a loaded machine must not fail a test. Same draws every run.
 settings.register_profile("homophily", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -28,3 +37,11 @@ def real_data():
             pytest.skip(str(error))
 
     return load_or_skip
+
+
+def pytest_terminal_summary(terminalreporter):
+    """After more cases than usual: how many there were."""
+    if FACTOR > 1 and TRIED:
+        terminalreporter.section("cases tried")
+        for line in write_counts():
+            terminalreporter.write_line(line)

@@ -251,3 +251,10 @@ def test_random_draws_without_preference():
         counts[RandomSelector(2, random_state=seed).fit(X).selected_features_] += 1
     assert counts.min() > 60  # 100 expected, standard deviation 8
     assert counts.max() < 140
+
+
+@pytest.mark.parametrize("method", [AEFS, ConcreteAutoencoder, WAST])
+def test_a_training_that_diverges_is_an_error_that_says_what_to_lower(method):
+    X = np.random.RandomState(0).normal(size=(60, 8))
+    with pytest.raises(ValueError, match=r"diverged in epoch 1: the loss is (inf|nan)\. Lower learning_rate=1e\+30"):
+        method(3, learning_rate=1e30, random_state=0).fit(X)

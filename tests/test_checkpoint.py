@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from homophily import DirichletSelector
 from homophily.checkpoint import Checkpoint, Checkpoints, forget, is_unfinished, saved_seeds
 from homophily.datasets import make_toy
+from homophily.shapes import Of
 
 X, _ = make_toy("moons", n_samples=80, random_state=0)
 
@@ -129,6 +130,28 @@ def test_data_with_the_same_means_and_deviations_is_told_apart(tmp_path):
         DirichletSelector(2, max_iter=4, random_state=0).fit(other, checkpoint=tmp_path)
 
 
+def test_rows_in_another_order_are_other_data(tmp_path):
+    selector().fit(X, checkpoint=tmp_path)
+    other = X.copy()
+    other[[40, 60]] = X[[60, 40]]
+    with pytest.raises(ValueError, match="other data of the same size"):
+        selector().fit(other, checkpoint=tmp_path)
+
+
+def test_to_begin_anew_is_not_to_go_on(tmp_path):
+    selector(n_init=3).fit(X, callback=Stop(3), checkpoint=tmp_path)
+    for random_state in (0, None):
+        steps = []
+        anew = selector(reg=0.5, n_init=1, random_state=random_state)
+        anew.fit(
+            X,
+            checkpoint=Checkpoints(tmp_path, anew=True),
+            callback=lambda p, steps=steps: steps.append(p.step) and None,
+        )
+        assert steps[0] == 1
+        assert [path.name for path in tmp_path.iterdir()] == ["training-0.safetensors"]
+
+
 def test_numpy_numbers_as_parameters(tmp_path):
     params = {"n_neighbors": np.int64(4), "reg": np.float32(0.5), "random_state": np.int64(3)}
     first = selector(**params).fit(X, checkpoint=tmp_path)
@@ -163,7 +186,8 @@ def test_damaged_states_are_refused_in_words(tmp_path):
 
 def test_a_state_replaces_the_one_before_as_a_whole(tmp_path, monkeypatch):
     checkpoint = Checkpoint(tmp_path / "new" / "a.safetensors", {"x": (1, 2)}, np.ones(3))
-    assert checkpoint.load() == (None, False)
+    expected = {"v": Of("i", ("length",))}
+    assert checkpoint.load(expected, {}) == (None, False)
     checkpoint.save({"v": np.arange(3)}, finished=False)
 
     def fail(*args):
@@ -172,7 +196,7 @@ def test_a_state_replaces_the_one_before_as_a_whole(tmp_path, monkeypatch):
     monkeypatch.setattr("homophily.checkpoint.save_file", fail)
     with pytest.raises(OSError, match="disk full"):
         checkpoint.save({"v": np.arange(9)}, finished=True)
-    arrays, finished = checkpoint.load()
+    arrays, finished = checkpoint.load(expected, {"length": 3})
     assert arrays["v"].tolist() == [0, 1, 2]
     assert not finished
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.safetensors"]

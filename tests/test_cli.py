@@ -179,6 +179,58 @@ def test_overwriting_leaves_no_stale_files_and_spares_the_input(csv):
     assert (folder / "reduced.parquet").read_bytes() == before
 
 
+def test_overwriting_spares_an_input_deep_in_the_result(csv):
+    select(csv)
+    inside = csv.parent / "out" / "model" / "data.csv"
+    inside.write_bytes(csv.read_bytes())
+    said = run("select", inside, "-m", 1, "--method", "random", "--out", csv.parent / "out", "--overwrite", code=2)
+    assert "lies in the output folder and would be overwritten" in " ".join(said.output.split())
+    assert inside.read_bytes() == csv.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["history.csv", "report.html", "reduced.npy", "model/weights.bin", "selected.csv"])
+def test_overwriting_spares_what_no_run_of_ours_wrote(csv, name):
+    own = csv.parent / "out" / name
+    own.parent.mkdir(parents=True)
+    own.write_text("mine")
+    said = " ".join(select(csv, "--overwrite", code=2).output.split())
+    assert f"{name.partition('/')[0]} in {csv.parent / 'out'} would be overwritten" in said
+    assert own.read_text() == "mine"
+    assert "would be overwritten" in " ".join(select(csv, "--overwrite", "--resume", code=2).output.split())
+
+
+@pytest.mark.parametrize("name", ["reduced.2024.csv", "reduced.old", "model-before", "my reduced.csv"])
+def test_overwriting_takes_names_as_they_are(csv, name):
+    select(csv)
+    own = csv.parent / "out" / name
+    own.mkdir() if not own.suffix or name.endswith("old") else own.write_text("mine")
+    select(csv, "--overwrite")
+    assert own.exists()
+
+
+def test_overwriting_a_model_with_files_of_others_is_refused(csv):
+    select(csv)
+    own = csv.parent / "out" / "model" / "notes.txt"
+    own.write_text("mine")
+    said = " ".join(select(csv, "--overwrite", code=2).output.split())
+    assert "model/notes.txt in" in said
+    assert "move it" in said
+    assert own.read_text() == "mine"
+
+
+def test_a_mistake_does_not_cost_an_unfinished_run(csv, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("homophily.commands.write_report", fail)
+        select(csv, code=2)
+    for wrong in (["-m", 500], ["-k", 1000], ["-p", "tol=-1"]):
+        select(csv, "--overwrite", *wrong, code=2)
+        assert (csv.parent / "out" / "checkpoint" / "training-0.safetensors").exists()
+    assert "Going on from" in select(csv, "--resume").output
+
+
 def test_a_failed_overwrite_keeps_the_old_result(csv, monkeypatch):
     select(csv)
     before = {p.name: p.read_bytes() for p in (csv.parent / "out").iterdir() if p.is_file()}
@@ -296,13 +348,13 @@ def test_no_graph_on_request(csv):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-m", 0), "Invalid value"),
+        (("-m", 0), "-m '0' is no number of features"),
         (("-m", 50), "-m 50, but X has 9 columns"),
         (("-m", 2, "--jobs", 0), "0 threads"),
         (("-m", 2, "-k", 60), "-k 60 must be less than the number of samples"),
         (("-m", 2, "--label-column", "class"), "no column 'class'; its columns are length, width"),
         (("-m", 2, "--method", "magic"), "magic"),
-        (("-m", 2, "--device", "tpu"), "device='tpu' is not available"),
+        (("-m", 2, "--device", "tpu"), "--device 'tpu' is not available"),
         (("-m", 2, "--reg", 0), "reg"),
     ],
 )
@@ -344,7 +396,9 @@ def test_flags_with_gaps_and_dates_are_told_as_in_python(csv):
 
 def test_debug_shows_the_traceback(csv):
     result = CliRunner().invoke(app, ["select", str(csv), "-m", "50", "--debug"])
-    assert isinstance(result.exception, ValueError)
+    assert result.exit_code == 2
+    assert "Traceback" in result.output
+    assert result.output.splitlines()[-1].startswith("Error: ")
 
 
 def test_quiet_prints_nothing(csv):

@@ -135,14 +135,14 @@ def test_labels_of_an_array_file_are_found(csv):
 
 def test_a_method_that_fails_is_shown_as_such(csv):
     pd.read_csv(csv).head(7).to_csv(csv, index=False)  # 5 training rows: too few for the neighbours of ls
-    result = compare(csv, "--methods", "ls,all", splits=1)
+    result = compare(csv, "--methods", "ls,all", splits=1, code=1)
     assert re.search("^ls +failed *$", result.output, re.MULTILINE)
     assert "ls failed on 1 split: n_neighbors=5 must be less than the number of samples" in result.output
     assert table(csv).query("method == 'all'")["accuracy"].notna().all()
     failed = table(csv).query("method == 'ls'")
     assert failed["accuracy"].isna().all()
     assert failed["failure"].str.contains("n_neighbors=5").all()
-    assert "3 of 5 cells are done already." in compare(csv, "--methods", "ls,all", splits=1).output
+    assert "3 of 5 cells are done already." in compare(csv, "--methods", "ls,all", splits=1, code=1).output
 
 
 class Loud(RandomSelector):

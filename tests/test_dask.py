@@ -57,7 +57,7 @@ class Workers:
         self.folder, self.stack, self.count = folder, stack, 0
         where = folder / "scheduler.json"
         self.process = self._start("dask", "scheduler", *HERE, "--port", "0", "--scheduler-file", where)
-        while not where.is_file() and self.process.poll() is None:
+        while not (where.is_file() and where.read_text().endswith("}")) and self.process.poll() is None:
             time.sleep(0.05)
         self.address = json.loads(where.read_text())["address"]
 
@@ -193,6 +193,23 @@ def test_data_that_went_with_all_workers_are_sent_again(scheduler, comparison, e
         with pytest.raises(ChildProcessError, match=r"Workers of .* died again and again, the last time at ls"):
             list(execute(jobs_of(deadly), store, Backend(scheduler=scheduler.address)))
         assert store.keys() == []
+
+
+def test_data_are_sent_again_if_a_worker_dies_meanwhile(two, comparison, expected, monkeypatch):
+    sends = []
+    scatter = distributed.Client.scatter
+
+    def interrupted(client, *arguments, **named):
+        sends.append(client)
+        if len(sends) == 1:
+            raise distributed.comm.CommClosedError("Stream is closed")
+        return scatter(client, *arguments, **named)
+
+    monkeypatch.setattr(distributed.Client, "scatter", interrupted)
+    with RunStore(":memory:") as store:
+        found = [cell for _, cells in run_all([comparison], store, Backend(scheduler=two)) for cell in cells]
+        check(found, store, comparison, expected)
+    assert len(sends) == 2
 
 
 def test_no_workers_are_an_error(scheduler, comparison):

@@ -216,7 +216,7 @@ def test_other_methods_and_one_process_are_left_alone(data, tmp_path):
     process = torchrun(2, "-m", "homophily", "select", data, *OPTIONS, "--device", "cuda", "--out", tmp_path / "gpu")
     output, _ = process.communicate(timeout=300)
     if not torch.cuda.is_available():
-        assert "device='cuda' is not available here" in output
+        assert "--device 'cuda' is not available here" in output
 
 
 def test_the_energy_without_a_graph_is_that_of_one_process(data, tmp_path):

@@ -71,8 +71,10 @@ PUBLIC = (
     "homophily.stability",
     "homophily.anndata",
     "homophily.size",
+    "homophily.memory",
     "homophily.objectives",
     "homophily.screening",
+    "homophily.regression",
 )
 
 

@@ -11,8 +11,9 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.cluster import SpectralClustering
+from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.datasets import make_blobs
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
@@ -71,6 +72,63 @@ def test_accuracy_does_not_depend_on_threads(blobs):
         for jobs in (1, 2)
     ]
     assert scores[0] == scores[1] < 1
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Forests and k-means that note how they were asked, and then take less time."""
+    seen = []
+
+    class Forest(RandomForestClassifier):
+        def fit(self, X, y):
+            seen.append((self.n_estimators, self.n_jobs))
+            return self.set_params(n_estimators=5)._fit(X, y)
+
+        def _fit(self, X, y):
+            return super().fit(X, y)
+
+        def predict(self, X):
+            seen.append(self.n_jobs)
+            return super().predict(X)
+
+    class Means(KMeans):
+        def fit_predict(self, X):
+            seen.append((self.n_clusters, self.n_init, self.random_state))
+            return super().fit_predict(X)
+
+    monkeypatch.setattr(tasks, "RandomForestClassifier", Forest)
+    monkeypatch.setattr(tasks, "KMeans", Means)
+    return seen
+
+
+def test_a_thousand_trees_vote_in_one_thread(blobs, recorded):
+    X_train, y_train, X_test, y_test = blobs
+    X_train = X_train + np.random.RandomState(0).normal(scale=6, size=X_train.shape)
+    score = classification_accuracy(X_train, y_train, X_test, y_test, random_state=3, n_jobs=2)
+    assert recorded == [(1000, 2), 1]
+    forest = RandomForestClassifier(5, random_state=3).fit(X_train, y_train)
+    assert score == np.mean(forest.predict(X_test) == y_test) < 1
+
+
+def test_clustering_is_the_mean_over_seeds_of_the_tightest_of_ten_starts(recorded):
+    rng = np.random.RandomState(0)
+    X, y = rng.normal(size=(40, 2)), rng.choice(["a", "b", "c", "d"], size=40)
+    score = clustering_accuracy(X, y, random_state=5)
+    asked = recorded.copy()
+    assert [(clusters, starts) for clusters, starts, _ in asked] == [(4, 10)] * 10
+    seeds = [seed for *_, seed in asked]
+    assert len(set(seeds)) == 10
+    alone = [aligned_accuracy(y, KMeans(4, n_init=10, random_state=seed).fit_predict(X)) for seed in seeds]
+    assert score == pytest.approx(np.mean(alone))
+    recorded.clear()
+    clustering_accuracy(X, y, n_clusters=6, n_init=2, n_repeats=3, random_state=5)
+    assert [asked[:2] for asked in recorded] == [(6, 2)] * 3
+    recorded.clear()
+    assert spectral_clustering_accuracy(np.exp(-np.square(X[:, None] - X).sum(2)), y, random_state=5) < 1
+    assert [asked[:2] for asked in recorded] == [(4, 10)] * 10
+    recorded.clear()
+    spectral_clustering_accuracy(blocks(1, 2), [0, 1, 1], n_clusters=5, n_repeats=1, random_state=5)
+    assert [asked[:2] for asked in recorded] == [(3, 10)]  # no more clusters than rows
 
 
 def test_clustering_with_few_or_equal_rows():
@@ -147,6 +205,18 @@ def test_a_bound_on_updates_is_a_number_of_passes():
     for bound, n in {0: 0, 1: 1, 3: 1, 4: 2, 6: 2, 21: 7}.items():
         assert score(max_updates=bound) == passes[n]
     assert score(n_epochs=2, max_updates=1000) == passes[2]  # not more than without
+
+
+def test_many_rows_are_256_batches():
+    X = np.random.RandomState(0).normal(size=(5200, 2))  # batches of 5120 // 256 = 20 rows: 256 updates a pass
+
+    def score(**options):
+        return reconstruction_rmse(X[:5120], X[5120:], [1], random_state=0, **options)
+
+    one, two = score(n_epochs=1), score(n_epochs=2)
+    assert one != two
+    assert score(max_updates=256) == one
+    assert score(max_updates=257) == two
 
 
 @pytest.mark.parametrize(("chosen", "hidden"), [([1, 4], 3), ([3], 1), ([0, 1, 2, 3, 4, 5], 6)])
@@ -227,8 +297,9 @@ def test_both_solvers_span_the_same_space(monkeypatch):
     S = S + S.T
     dense = tasks._spectral_embedding(S, 4)
     np.testing.assert_allclose(np.linalg.norm(dense, axis=1), 1)
+    np.testing.assert_allclose(*(E @ E.T for E in (tasks._spectral_embedding(S / 1e6, 4), dense)))  # in any unit
     monkeypatch.setattr(tasks, "DENSE_ROWS", 5)
-    for graph in (S, sp.csr_array(S)):
+    for graph in (S, sp.csr_array(S), S / 1e6):
         found = tasks._spectral_embedding(graph, 4)
         np.testing.assert_allclose(found @ found.T, dense @ dense.T, atol=1e-8)  # whatever the basis
 
@@ -256,6 +327,8 @@ def test_standardize_by_training_agrees_with_scikit_learn():
     rng = np.random.RandomState(0)
     X = rng.normal(3, 5, size=(50, 4))
     X[:30, 2] = 1
+    X[5] = 0
+    X[5, 2] = 1
     train, test, kept = standardize_by_training(X[:30], X[30:])
     assert kept.tolist() == [0, 1, 3]
     scaler = StandardScaler().fit(X[:30, kept])

@@ -68,6 +68,18 @@ def test_orthogonalize_survives_rank_one(epsilon):
     assert torch.isfinite(F_hat.grad).all()
 
 
+def test_the_ridge_grows_no_more_than_it_must():
+    """A copy leaves nothing to divide by. That must cost the other columns nothing, nor the other graphs of a batch."""
+    copied = torch.zeros(5, 3, dtype=F64)
+    copied[1, :2] = 1
+    copied[4, 2] = 1
+    distinct = torch.eye(5, dtype=F64)[:, :3]
+    F = orthogonalize(torch.stack([distinct, copied]), 1e-30)
+    torch.testing.assert_close(F[0], distinct, atol=1e-9, rtol=0)
+    torch.testing.assert_close(F[1, :, [0, 2]], copied[:, [0, 2]], atol=1e-9, rtol=0)
+    assert F[1, :, 1].norm() < 1e-5
+
+
 def test_orthogonalize_gradcheck():
     F_hat = torch.rand(2, 6, 3, dtype=F64, generator=rng()).requires_grad_()
     assert gradcheck(lambda f: orthogonalize(f, 1e-3), F_hat)
@@ -92,6 +104,59 @@ def test_draws_follow_the_learned_distribution():
         counts[selector(0.5, generator).argmax()] += 1
     torch.testing.assert_close(counts / 4000, p, atol=0.03, rtol=0)
     torch.testing.assert_close(selector.probabilities[:, 0], p)
+
+
+@pytest.mark.parametrize("init_std", [None, 2.0])
+def test_logits_start_as_small_normal_numbers_of_the_generator(init_std):
+    """0.01 unless another deviation is asked for, in the precision and from the generator that are given."""
+    options = {} if init_std is None else {"init_std": init_std}
+
+    def logits(seed):
+        return UniqueFeatureSelector(500, 40, generator=rng(seed), dtype=F64, **options).logits.detach()
+
+    expected = init_std or 0.01
+    assert logits(0).dtype == F64
+    assert torch.equal(logits(0), logits(0))
+    assert not torch.equal(logits(0), logits(1))
+    assert logits(0).mean().abs() < 0.05 * expected
+    assert logits(0).std() == pytest.approx(expected, rel=0.05)
+    assert (logits(0).abs() < 2 * expected).double().mean() == pytest.approx(0.954, abs=0.01)  # normal, not uniform
+
+
+@pytest.mark.parametrize("unique", [True, False])
+@pytest.mark.parametrize(("n", "n_restarts"), [(4, None), (9, None), (4, 3), (9, 3)])
+def test_projected_points_are_those_of_the_same_draw(unique, n, n_restarts):
+    """Fewer samples than features and more; noise comes from the generator alone."""
+    selector = UniqueFeatureSelector(
+        6, 3, n_restarts=n_restarts, unique=unique, init_std=1.0, generator=rng(), dtype=F64
+    )
+    X = torch.randn(n, 6, dtype=F64, generator=rng(1))
+    F = selector(0.5, rng(2))
+    assert torch.equal(F, selector(0.5, rng(2)))
+    assert not torch.equal(F, selector(0.5, rng(3)))
+    torch.testing.assert_close(selector.project(X, 0.5, rng(2)), X @ F)
+    overlaps = (F.mT @ F - torch.eye(3, dtype=F64)).abs().amax()
+    assert overlaps < 1e-6 if unique else overlaps > 0.1
+
+
+@pytest.mark.parametrize("n_restarts", [None, 4])
+def test_probabilities_and_confidence_of_every_restart(n_restarts):
+    """Against sums written out, with logits so far apart that their exponentials overflow."""
+    selector = UniqueFeatureSelector(7, 3, n_restarts=n_restarts, init_std=1.0, generator=rng(), dtype=F64)
+    p = selector.logits.detach().exp()
+    p = p / p.sum(-2, keepdim=True)
+    torch.testing.assert_close(selector.probabilities, p)
+    torch.testing.assert_close(selector.confidence, p.max(-2).values.mean(-1))
+    torch.testing.assert_close(selector.eval()(1.0), orthogonalize(p))
+    with torch.no_grad():
+        selector.logits.mul_(1e5)
+    torch.testing.assert_close(selector.confidence, torch.ones(selector.confidence.shape, dtype=F64))
+
+
+def test_printed_selector_says_its_sizes():
+    assert str(UniqueFeatureSelector(7, 3)) == "UniqueFeatureSelector(7, 3, epsilon=1e-10, unique=True)"
+    text = str(UniqueFeatureSelector(7, 3, n_restarts=2, epsilon=1e-3, unique=False))
+    assert text == "UniqueFeatureSelector(7, 3, epsilon=0.001, unique=False, n_restarts=2)"
 
 
 def test_low_temperature_is_one_hot_and_high_is_uniform():
@@ -120,9 +185,16 @@ def test_temperature_must_be_positive():
         UniqueFeatureSelector(3, 2)(0.0)
 
 
-def test_m_beyond_d_is_refused():
-    with pytest.raises(ValueError, match="between 1 and d=3"):
-        UniqueFeatureSelector(3, 4)
+@pytest.mark.parametrize("m", [0, 4])
+def test_m_beyond_d_is_refused(m):
+    with pytest.raises(ValueError, match=f"between 1 and d=3 .* got m={m}"):
+        UniqueFeatureSelector(3, m)
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_from_one_feature_to_all(m):
+    F = UniqueFeatureSelector(3, m, init_std=1.0, generator=rng(), dtype=F64).eval()(1.0)
+    torch.testing.assert_close(F.mT @ F, torch.eye(m, dtype=F64), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("n", [4, 9])
@@ -131,6 +203,7 @@ def test_project_gradcheck(n):
     X = torch.randn(n, 6, dtype=F64, generator=rng(1))
     F_hat = torch.rand(2, 6, 3, dtype=F64, generator=rng()).requires_grad_()
     torch.testing.assert_close(project(X, F_hat, 1e-3), X @ orthogonalize(F_hat, 1e-3))
+    torch.testing.assert_close(project(X, F_hat), X @ orthogonalize(F_hat))
     assert gradcheck(lambda f: project(X, f, 1e-3), F_hat)
 
 

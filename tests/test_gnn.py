@@ -166,7 +166,7 @@ def test_training_lowers_the_loss(example, graph):
     layer = {"learned": KNNGraph(5), "fixed": example.fixed_graph(X.numpy(), 5), "none": None}[graph]
     model = network(example, X, layer, select=layer is not None)  # as in the example
     before = example.loss_of(model.eval(), X, y, known, 0.1).item()
-    example.train(model.train(), X, y, known, steps=150)
+    example.train(model.train(), X, y, known, steps=300)
     logits = model.eval()(X, 0.1)[0]
     assert example.loss_of(model, X, y, known, 0.1).item() < before
     assert torch.nn.functional.cross_entropy(logits[known], y[known]).item() < np.log(4) / 2

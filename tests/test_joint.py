@@ -438,7 +438,7 @@ def test_load_refuses_what_is_not_a_model(noise, tmp_path):
     description = folder / "model.json"
     text = description.read_text()
     description.write_text(text.replace('"DirichletSelector"', '"Other"'))
-    with pytest.raises(ValueError, match="holds a Other in format 1, expected DirichletSelector"):
+    with pytest.raises(ValueError, match="holds a Other in format 2, expected DirichletSelector in format 2 or 1"):
         DirichletSelector.load(folder)
     (folder / "model.safetensors").write_bytes(b"no")
     description.write_text(text)

@@ -23,7 +23,7 @@ def test_first_example_prints_what_the_readme_says():
     assert printed.getvalue().strip() in README
     assert printed.getvalue().count("\n") == 3
     selector = names["selector"]  # make demo selects from the same data
-    shown = re.findall(r"^ +(\d+)  (\w+) +(\d+)  (0\.\d+)$", README, re.MULTILINE)
+    shown = re.findall(r"^ +(\d+)  (\S+) +(\d+)  (0\.\d+)$", README, re.MULTILINE)
     # The order follows certainties, in which processors differ by rounding that grows from step to step.
     assert [int(rank) for rank, *_ in shown] == [1, 2, 3, 4, 5]
     chosen = selector.get_support(indices=True)

@@ -324,12 +324,72 @@ def test_many_anchors():
     torch.testing.assert_close((grad * direction).sum(), slope, atol=0, rtol=1e-5)
 
 
-def test_warns_with_the_residual_when_not_converged(monkeypatch):
+@pytest.mark.parametrize("select", [soft_topk, soft_indicators])
+def test_warns_with_the_residual_when_not_converged(select, monkeypatch):
     import sys
 
+    E = torch.rand(4, 30, dtype=F64, generator=torch.Generator().manual_seed(0))
+    E[2] = 1e3 * torch.arange(30.0)  # so far apart that the hard borders, where it starts, are the solution
     monkeypatch.setattr(sys.modules["homophily.nn.soft_topk"], "NEWTON_MAX_ITER", 1)
-    with pytest.warns(NotConvergedWarning, match=r"rows of 4 with marginals wrong by up to \d"):
-        soft_topk(torch.rand(4, 30, generator=torch.Generator().manual_seed(0)), 5, reg=3.0)
+    message = r"left 3 rows of 4 with marginals wrong by up to \S+ after 1 iterations; a larger reg than 3 "
+    with pytest.warns(NotConvergedWarning, match=message) as caught:
+        select(E, 5, reg=3.0, scale="none")
+    assert [warning.filename for warning in caught] == [__file__]  # where the user can do something about it
+
+
+@pytest.mark.parametrize(
+    ("k", "c", "n_rows", "reg", "dtype", "most"),
+    [
+        (5, 12, 50, 0.3, F64, 5),
+        (3, 30, 100, 1.0, F64, 6),
+        # Large enough to begin in float32.
+        (5, 12, 2000, 0.3, F64, 4),
+        (5, 12, 2000, 0.3, torch.float32, 3),
+        (5, 60, 400, 0.3, F64, 4),
+        (10, 22, 600, 0.3, torch.float32, 3),
+        (5, 12, 2000, 0.03, F64, 3),
+        (5, 12, 2000, 3.0, F64, 4),
+    ],
+)
+def test_newton_needs_few_plans(k, c, n_rows, reg, dtype, most, monkeypatch):
+    """What a step costs: evaluations of the plan in float64, on distances between normal points."""
+    import sys
+
+    module = sys.modules["homophily.nn.soft_topk"]
+    counts = dict.fromkeys([F64, torch.float32], 0)
+
+    def counted(scores, g, out, evaluate=module._plan):
+        counts[scores.dtype] += 1
+        return evaluate(scores, g, out)
+
+    X = torch.randn(n_rows, 8, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    E = torch.cdist(X, X).square().sort(-1).values[:, 1 : c + 1]
+    monkeypatch.setattr(module, "_plan", counted)
+    soft_topk(E, k, reg=reg)
+    assert counts[F64] <= most
+    assert counts[torch.float32] == (3 if n_rows * c * (k + 2) >= module.COARSE else 0)
+
+
+@pytest.mark.parametrize("n_rows", [1, 10, 11, 95])
+def test_blocks_of_rows_are_no_larger_than_is_said(n_rows, monkeypatch):
+    import sys
+
+    module = sys.modules["homophily.nn.soft_topk"]
+    monkeypatch.setattr(module, "BLOCK_CPU", 10 * 12 * 7)
+    sizes = []
+
+    def noted(problem, forward=SOLVERS["newton"].forward):
+        sizes.append(len(problem.E))
+        return forward(problem)
+
+    monkeypatch.setitem(SOLVERS, "newton", SOLVERS["newton"]._replace(forward=noted))
+    E = torch.rand(n_rows, 12, generator=torch.Generator().manual_seed(0))
+    soft_topk(E, 5)
+    assert sizes == [10] * (n_rows // 10) + [n_rows % 10] * (n_rows % 10 > 0)
+    sizes.clear()
+    monkeypatch.setattr(module, "BLOCK_CPU", 1)
+    soft_topk(E, 5)
+    assert sizes == [1] * n_rows  # never less than a row
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

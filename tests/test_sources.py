@@ -41,7 +41,7 @@ def source(request, tmp_path, monkeypatch):
     return open_rows(str(tmp_path / "x.npy"))
 
 
-@pytest.mark.parametrize(("start", "stop"), [(0, None), (0, 103), (24, 26), (50, 51), (99, 103), (30, 30)])
+@pytest.mark.parametrize(("start", "stop"), [(0, None), (0, 103), (24, 26), (50, 51), (99, 103), (30, 30), (103, 103)])
 def test_blocks_are_the_rows_in_order(source, start, stop):
     assert source.shape == X.shape
     blocks = [*source.blocks(start, stop)]

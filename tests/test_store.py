@@ -10,10 +10,11 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from old_stores import write_first_format
 
 from homophily.evaluation import RunStore
 from homophily.evaluation import store as module
-from homophily.evaluation.store import APPLICATION, FORMAT, Claim
+from homophily.evaluation.store import FORMAT, Claim
 
 WRITER = """
 import sys
@@ -43,6 +44,42 @@ def test_round_trip_and_order_of_entries(tmp_path):
         assert list(store.items()) == [
             ({"a": {"x": True, "y": "ß"}, "b": [1, 2.5, None]}, {"score": 0.1, "features": [3, 1]})
         ]
+
+
+def interrupted_at(step, act):
+    """Call ``act``, with Ctrl-C at the given one of the bytecodes that it has in Python; whether there are so many."""
+    seen = 0
+
+    def trace(frame, event, argument):
+        nonlocal seen
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            seen += 1
+            if seen == step:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return seen >= step
+
+
+def test_an_interrupt_at_any_moment_leaves_a_store_that_works():
+    step = 0
+    for step in range(1, 5000):
+        with RunStore(":memory:") as store:
+            store.put({"cell": 0}, 0)
+            if not interrupted_at(step, lambda store=store: store.put_all([({"cell": 1}, 1), ({"cell": 2}, 2)])):
+                break
+            store.put({"cell": 3}, 3)
+            assert len(store.keys()) in (2, 4)  # both or neither
+    assert 100 < step < 4999
 
 
 def test_the_first_value_stays(tmp_path):
@@ -130,11 +167,7 @@ def claim_by_hand(path, key, owner, until):
 
 def test_files_of_the_first_format_keep_their_values(tmp_path):
     path = tmp_path / "runs.sqlite"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute("CREATE TABLE cells (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
-        connection.execute("PRAGMA user_version = 1")
-        connection.execute("INSERT INTO cells VALUES (?, ?)", ('{"cell":1}', '{"score":0.5}'))
+    write_first_format(path)
     for _ in range(2):  # the second time it is of the new format
         with RunStore(path) as store:
             assert list(store.items()) == [({"cell": 1}, {"score": 0.5})]

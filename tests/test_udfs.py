@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import scipy.linalg
+from scipy.sparse.linalg import ArpackNoConvergence
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances
 from threadpoolctl import threadpool_limits
 
-from homophily.baselines import UDFS
+from homophily.baselines import UDFS, udfs
 from homophily.baselines.udfs import _Dense, _local_scatter, _LowRank
 
 
@@ -142,6 +143,29 @@ def test_says_when_the_ranking_is_noise():
 def test_says_when_it_did_not_converge():
     with pytest.warns(ConvergenceWarning, match=r"the last of 2 rounds lowered the objective by .*tol=1e-05"):
         UDFS(2, max_iter=2, random_state=0).fit(data(20, 120))
+
+
+@pytest.mark.parametrize("failures", [2, 3])
+def test_eigenvectors_are_looked_for_three_times(failures, monkeypatch):
+    """With more vectors each time; then it is an error that says what to change."""
+    asked = []
+
+    def failing(*arguments, ncv, tol, search=udfs.lanczos):
+        asked.append(ncv)
+        if len(asked) <= failures:
+            raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
+        return search(*arguments, ncv=ncv, tol=tol)
+
+    monkeypatch.setattr(udfs, "lanczos", failing)
+    solver = _LowRank(data(20, 150), _local_scatter(data(20, 150), 5, 1.0), 4, np.random.RandomState(0))
+    diagonal = np.linspace(0.3, 1, 150)
+    if failures == 3:
+        with pytest.raises(ValueError, match=r"The 4 smallest eigenvectors .*no convergence.*smaller n_clusters"):
+            solver(diagonal)
+    else:
+        W, _ = solver(diagonal)
+        np.testing.assert_allclose(W.T @ W, np.eye(4), atol=1e-8)
+    assert asked[:3] == sorted(set(asked[:3]))
 
 
 @pytest.mark.parametrize("d", [1, 2, 4])

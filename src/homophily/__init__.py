@@ -6,8 +6,8 @@ from ._lazy import lazily
 from ._version import __version__
 
 MODULES = (
-    *("anndata", "baselines", "datasets", "evaluation", "figures", "graph", "io", "nn", "objectives", "screening"),
-    *("size", "stability"),
+    *("anndata", "baselines", "datasets", "evaluation", "figures", "graph", "io", "memory", "nn", "objectives"),
+    *("regression", "screening", "size", "stability"),
 )
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from . import figures as figures
     from . import graph as graph
     from . import io as io
+    from . import memory as memory
     from . import nn as nn
     from . import objectives as objectives
+    from . import regression as regression
     from . import screening as screening
     from . import size as size
     from . import stability as stability

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .memory import scaled
+
 __all__ = ["near_copies"]
 
 ALIKE = 0.9  # correlation from which a feature passes for a copy
@@ -22,7 +24,7 @@ def near_copies(X: Tensor, features: np.ndarray) -> np.ndarray:
     """
     index = torch.as_tensor(features, device=X.device)
     chosen = _unit(X[:, index])
-    width = max(1, BLOCK // len(X))  # a copy of X would be the largest thing in memory
+    width = max(1, scaled(BLOCK) // len(X))  # a copy of X would be the largest thing in memory
     alike = torch.cat([chosen.T @ _unit(part) for part in X.split(width, dim=1)], 1).abs_()  # (m, d)
     alike[:, index] = 0
     values, columns = alike.topk(min(MOST, X.shape[1]), dim=1)

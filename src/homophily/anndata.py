@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from .base import BaseSelector
+from .drafts import replacing
 from .graph import adaptive_knn_graph, symmetrize
 from .joint import DirichletSelector
 from .preprocessing import standardize
@@ -106,7 +107,7 @@ def select_genes(
     if batches is None and hasattr(model, "graph_"):
         neighbors = None if model.graph_ is None else make_neighbors(X, found.genes, k, model.graph_)
     else:
-        method = model._graph_method(adata.n_obs) if isinstance(model, DirichletSelector) else "auto"
+        method = model._graph_method(*adata.shape) if isinstance(model, DirichletSelector) else "auto"
         neighbors = None if method == "none" else make_neighbors(X, found.genes, k, method=method)
     params = described(model, layer, batch_key)
     annotate(adata, found, neighbors, params, key_added=key_added, highly_variable=highly_variable)
@@ -214,7 +215,8 @@ def write_cells(source: H5adRows, selector: Any, graph: sp.csr_array | None, pat
     chosen = reduced.X if source.layer is None else reduced.layers[source.layer]
     neighbors = None if graph is None else make_neighbors(chosen, np.arange(len(genes)), k, graph)
     annotate(reduced, found, neighbors, described(selector, source.layer))
-    reduced.write_h5ad(path)
+    with replacing(path) as draft:
+        reduced.write_h5ad(draft)
 
 
 def described(selector: Any, layer: str | None, batch_key: str | None = None) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from . import memory
 from .distributed import Team
 from .frames import frame_numbers, is_polars
 from .persistence import load_estimator, save_estimator
 from .preprocessing import Standardized, standardize_rows
+from .shapes import Of
 from .sources import ArrayRows, RowSource, is_on_disk, open_rows
 from .wording import counted, listing
 
@@ -53,8 +55,27 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
+    _fitted: ClassVar[dict[str, Of]] = {
+        "n_features_in_": Of("i"),
+        "feature_names_in_": Of("s", ("d",), optional=True),
+        "selected_features_": Of("i", ("m",), below="d", distinct=True),
+        "scores_": Of("f", ("d",)),
+        "dropped_features_": Of("i", (None,), below="d", distinct=True),
+    }
+    """The attributes that ``fit`` sets, for :meth:`load`; subclasses add their own. d: ``n_features_in_``."""
+
     selected_features_: np.ndarray
     scores_: np.ndarray
+
+    def _validate_params(self) -> None:
+        """As scikit-learn does, which takes True for the number 1."""
+        super()._validate_params()
+        flags = ("boolean", "verbose")
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, bool) and not any(kind in flags for kind in self._parameter_constraints[name]):
+                raise ValueError(
+                    f"The {name!r} parameter of {type(self).__name__} must be a number. Got {value} instead."
+                )
 
     def _check_and_standardize(self, X: Any) -> Standardized:
         """Refuse what cannot be worked on, in words; standardise the rest without touching ``X``."""
@@ -64,6 +85,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         """Check what can be checked without reading the rows of a file."""
         if is_on_disk(X):
             source = open_rows(X)
+            memory.hold(0)
             n, d = source.shape
             if n < 2 or d < 1:
                 raise ValueError(f"X has {n} samples and {d} features; at least 2 samples and 1 feature are needed.")
@@ -73,13 +95,14 @@ class BaseSelector(SelectorMixin, BaseEstimator):
             elif hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
             return source
-        numbers = frame_numbers(X)
+        given, numbers = X, frame_numbers(X)
         if numbers is X:
             X = validate_data(self, X, ensure_min_samples=2, **CHECKS)
         else:
             validate_data(self, X, skip_check_array=True)  # names and number of columns
             X = check_array(numbers, ensure_min_samples=2, estimator=self, input_name="X", **CHECKS)
         refuse_non_finite(X, getattr(self, "feature_names_in_", None))
+        memory.hold(_bytes(X) * (1 if numbers is given else 2))  # beside those of a data frame
         return ArrayRows(X)
 
     def _standardize(
@@ -87,8 +110,9 @@ class BaseSelector(SelectorMixin, BaseEstimator):
     ) -> Standardized:
         """Standardise a sample of the rows by the mean and deviation of all; constant columns are found on the way."""
 
-        def check(block: np.ndarray, row: int) -> None:
-            refuse_non_finite(block, getattr(self, "feature_names_in_", None), first_row=row)
+        def check(block: np.ndarray, row: int, columns: slice) -> None:
+            names = None if source.names is None else source.names[columns]
+            refuse_non_finite(block, names, first_row=row, n_columns=source.shape[1])
 
         checked = isinstance(source, ArrayRows)
         data = standardize_rows(source, n_sampled, seed=seed, team=team, check=None if checked else check)
@@ -169,6 +193,10 @@ class BaseSelector(SelectorMixin, BaseEstimator):
 CHECKS: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
 
 
+def _bytes(X: Any) -> int:
+    return X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes
+
+
 def check_numbers(X: Any, names: Any = None) -> Any:
     """``X`` as an array or CSR matrix of finite numbers; refuses anything else in words.
 
@@ -179,10 +207,16 @@ def check_numbers(X: Any, names: Any = None) -> Any:
     return numbers
 
 
-def refuse_non_finite(X: Any, names: Sequence[Any] | np.ndarray | None = None, *, first_row: int | None = None) -> None:
+def refuse_non_finite(
+    X: Any,
+    names: Sequence[Any] | np.ndarray | None = None,
+    *,
+    first_row: int | None = None,
+    n_columns: int | None = None,
+) -> None:
     """Raise if ``X`` holds NaN or infinity: how many, in which columns how many of them, what to do.
 
-    ``first_row`` is the number of its first row if ``X`` is a part of a file.
+    ``first_row`` is the number of its first row if ``X`` is a part of a file, which has ``n_columns``.
     """
     if sp.issparse(X):
         bad = ~np.isfinite(X.data)
@@ -208,6 +242,6 @@ def refuse_non_finite(X: Any, names: Sequence[Any] | np.ndarray | None = None, *
     )
     part = "" if first_row is None else f" in rows {first_row} to {first_row + X.shape[0] - 1}"
     raise ValueError(
-        f"Input X contains {what} entries{part}, in {len(where)} of {X.shape[1]} columns: {named}. "
+        f"Input X contains {what} entries{part}, in {len(where)} of {n_columns or X.shape[1]} columns: {named}. "
         "Fill them in (for example with sklearn.impute.SimpleImputer) or leave out those columns or rows."
     )

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,17 +14,19 @@ from typing import Annotated, Any
 import typer
 
 from ._version import __version__
-from .cli_common import INTERRUPTED, Method, completing, counts, names, user_errors
+from .cli_common import Debug, Method, OneLineErrors, check_jobs, completing, counts, names, tell, user_errors
 from .cli_datasets import datasets
 from .cli_doctor import doctor
 from .cli_reproduce import reproduce
 from .cli_runs import runs
+from .signals import ending_in_order
 
 __all__ = ["app", "main"]
 
 FILES, TRAINING, JUDGING = "Files", "Training", "Judging"
 
 app = typer.Typer(
+    cls=OneLineErrors,
     help="Unsupervised feature selection that learns the k-nearest-neighbour graph along with the features.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -115,7 +118,13 @@ def select(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="Output folder.", show_default="DATA-selected", rich_help_panel=FILES
+            "--out",
+            "-o",
+            metavar="DIR",
+            readable=False,
+            help="Output folder.",
+            show_default="DATA-selected",
+            rich_help_panel=FILES,
         ),
     ] = None,
     overwrite: Annotated[
@@ -151,6 +160,7 @@ def select(
         typer.Option(
             metavar="N",
             min=0,
+            max=10_000,
             help="Select again on N subsamples, such as 20: which features would other samples give?",
             show_default="0, off",
         ),
@@ -249,8 +259,18 @@ def select(
             rich_help_panel=TRAINING,
         ),
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory-limit",
+            metavar="SIZE",
+            help="Memory that may be taken, such as 2GB or 800MB.",
+            show_default="all there is",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Select M features of DATA and learn the k-nearest-neighbour graph that they reveal.
 
@@ -258,16 +278,24 @@ def select(
 
     Writes selected.csv, reduced.*, graph.npz, history.csv, model/ and report.html to the output folder.
 
-    Ctrl-C ends the training early and keeps what has been learned; --resume goes on, also after a crash.
+    Ctrl-C or SIGTERM end the training early and keep what has been learned; --resume goes on, also after a crash.
 
     npy, parquet and h5ad files may be larger than memory. On many cores or machines: torchrun -m homophily select ...
     """
-    if jobs == 0:
-        raise typer.BadParameter("0 threads cannot do anything; give a number of threads, or -1 for all.")
+    check_jobs(jobs, "threads")
     if stability == 1:
         raise typer.BadParameter("--stability 1: one selection agrees with itself; give 2 subsamples or more, or 0.")
-    with user_errors(debug):
+    with user_errors(debug), ExitStack() as limits:
+        from .claim import claimed
         from .commands import run_select
+        from .distributed import leads
+        from .memory import memory_limit
+
+        folder = output or Path(f"{data.stem}-selected")
+        if leads():
+            limits.enter_context(claimed(folder))
+        if memory is not None:
+            limits.enter_context(memory_limit(memory))
 
         given = {
             "n_neighbors": neighbors,
@@ -293,7 +321,7 @@ def select(
                 **dict(map(_parameter, param or ())),
             },
             columns=_columns(label_column, index_column, drop, header, layer),
-            folder=output or Path(f"{data.stem}-selected"),
+            folder=folder,
             overwrite=overwrite,
             resume=resume,
             checkpoint_every=checkpoint_every,
@@ -332,6 +360,7 @@ def compare(
             "--out",
             "-o",
             metavar="DIR",
+            readable=False,
             help="Output folder; an earlier comparison in it is continued.",
             show_default="DATA-compared",
             rich_help_panel=FILES,
@@ -355,7 +384,7 @@ def compare(
     ] = 0,
     jobs: Annotated[int, typer.Option("--jobs", "-j", metavar="N", help="Processes; -1: one a core.")] = -1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Compare selectors on DATA: how well the features they choose classify, cluster and reconstruct.
 
@@ -365,14 +394,13 @@ def compare(
 
     Ctrl-C keeps what is finished; the same command goes on from there.
     """
-    if jobs == 0:
-        raise typer.BadParameter("0 processes cannot do anything; give a number of processes, or -1 for one a core.")
+    check_jobs(jobs)
     with user_errors(debug, "what is finished is kept, the same command goes on from there"):
         ms = counts(m)
         from .compare import run_compare
         from .methods import METHODS
 
-        interrupted = run_compare(
+        code = run_compare(
             data,
             methods=names(methods, "--methods") or list(METHODS),
             ms=ms,
@@ -389,8 +417,8 @@ def compare(
             n_jobs=jobs,
             quiet=quiet,
         )
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    if code:
+        raise typer.Exit(code)
 
 
 app.command()(reproduce)
@@ -418,18 +446,14 @@ def _number(text: str, method: Method) -> int | str:
         if method is not Method.dirichlet:
             raise ValueError(f"-m auto works with --method dirichlet only; give --method {method} a number.")
         return text
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise typer.BadParameter(f"{text!r} is no number of features: give a whole number from 1 on, or auto.")
-    return number
+    if re.fullmatch(r"\s*0*[1-9][0-9]{0,17}\s*", text) is None:
+        raise typer.BadParameter(f"-m {text!r} is no number of features: give a whole number from 1 on, or auto.")
+    return int(text)
 
 
 def _height_and_width(text: str) -> tuple[int, int]:
     """What ``--image-shape`` says."""
-    found = re.fullmatch(r"(\d{1,6})[x×](\d{1,6})", text.strip().lower())
+    found = re.fullmatch(r"([0-9]{1,6})[x×]([0-9]{1,6})", text.strip().lower())
     if found is None or 0 in (shape := (int(found[1]), int(found[2]))):
         raise ValueError(f"--image-shape {text!r}: expected height and width, such as 28x28.")
     return shape
@@ -448,12 +472,21 @@ def _parameter(text: str) -> tuple[str, Any]:
             return name, read(value)
         except ValueError:
             pass
+        except RecursionError as error:
+            raise ValueError(f"--param {name}: its value has lists in lists, and too many of them.") from error
     return name, value
 
 
 def main() -> None:
     """Entry point of the command ``homophily``."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as daemons start commands
+            setattr(sys, name, io.StringIO())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a name that the terminal cannot show is no reason to fail
-    app()
+    try:
+        with ending_in_order():
+            app()
+    except Exception as error:  # outside of the commands, which end with SystemExit
+        sys.exit(tell(error, debug="--debug" in sys.argv))

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from .cli_common import USER_ERROR, completing, dataset_names, stderr, user_errors
+from .cli_common import Debug, completing, dataset_names, stderr, tell, user_errors
 
 __all__ = ["datasets"]
 
@@ -24,9 +24,9 @@ DataDir = Annotated[
 
 
 @datasets.command("list")
-def list_datasets(data_dir: DataDir = None) -> None:
+def list_datasets(data_dir: DataDir = None, debug: Debug = False) -> None:
     """Show the data sets and where they are."""
-    with user_errors(debug=False):
+    with user_errors(debug):
         from .datasets import PAPER_DATASETS, dataset_path, search_folders
 
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -67,21 +67,23 @@ def fetch(
         ),
     ],
     data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to write to.", show_default="the cache")
+        Path | None,
+        typer.Option(metavar="DIR", readable=False, help="Folder to write to.", show_default="the cache"),
     ] = None,
+    debug: Debug = False,
 ) -> None:
     """Download data sets, checked against their sums.
 
     HOMOPHILY_DATA_URL names a mirror, HOMOPHILY_CACHE another folder for the cache.
     """
-    with user_errors(debug=False, stopped="what was written is complete and kept"):
+    with user_errors(debug, stopped="what was written is complete and kept"):
         from .datasets import PAPER_DATASETS, paper_dataset
         from .datasets import fetch as download
         from .datasets.download import intact_path
 
         everything = any(name.casefold() == "all" for name in names)
         wanted = list(PAPER_DATASETS) if everything else [paper_dataset(name).name for name in names]
-        failed = False
+        code = 0
         for name in dict.fromkeys(wanted):
             there = intact_path(name, data_dir=data_dir)
             if there is not None:
@@ -91,12 +93,11 @@ def fetch(
                 with stderr().status(f"Fetching {name} ..."):
                     path = download(name, data_dir=data_dir)
             except OSError as error:
-                stderr().print(f"[red]Error:[/] {escape(str(error))}")
-                failed = True
+                code = max(code, tell(error, debug=debug))
             else:
                 typer.echo(f"{name}: written to {path}")
-    if failed:
-        raise typer.Exit(USER_ERROR)
+    if code:
+        raise typer.Exit(code)
 
 
 @datasets.command()
@@ -108,9 +109,10 @@ def path(
         ),
     ] = None,
     data_dir: DataDir = None,
+    debug: Debug = False,
 ) -> None:
     """Print the path of a data set's file, or the folders where files are looked for."""
-    with user_errors(debug=False):
+    with user_errors(debug):
         from .datasets import locate, search_folders
 
         for line in search_folders(data_dir) if name is None else [locate(name, data_dir=data_dir)]:

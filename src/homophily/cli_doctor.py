@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .cli_common import FAILED, stderr, user_errors
+from .cli_common import FAILED, Debug, stderr, user_errors
 from .wording import counted
 
 __all__ = ["doctor"]
@@ -16,6 +16,7 @@ __all__ = ["doctor"]
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, for bug reports.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Check this installation: versions, device, optional parts, data sets, and a small fit.
 
@@ -23,7 +24,7 @@ def doctor(
 
     The home folder is written as ~, so that what is printed can be shown to others.
     """
-    with user_errors(debug=False):
+    with user_errors(debug):
         from .doctor import examine
 
         with stderr().status("Looking ..."):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .cli_common import Method, completing, counts, dataset_names, names, user_errors
+from .cli_common import Debug, Method, check_jobs, completing, counts, dataset_names, names, user_errors
 
 __all__ = ["reproduce"]
 
@@ -137,7 +137,12 @@ def reproduce(
     output: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="Output folder; what is in it is continued.", rich_help_panel=ENGINE
+            "--out",
+            "-o",
+            metavar="DIR",
+            readable=False,
+            help="Output folder; what is in it is continued.",
+            rich_help_panel=ENGINE,
         ),
     ] = Path("reproduced"),
     jobs: Annotated[
@@ -150,7 +155,7 @@ def reproduce(
         str | None, typer.Option(metavar="ADDRESS", help="Of Dask, such as tcp://host:8786.", rich_help_panel=ENGINE)
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Run an experiment of the paper and put its figures beside ours.
 
@@ -162,8 +167,7 @@ def reproduce(
 
     figures draws what the results in the output folder and the data sets allow, and says what is missing.
     """
-    if jobs == 0:
-        raise typer.BadParameter("0 processes cannot do anything; give a number of processes, or -1 for one a core.")
+    check_jobs(jobs)
     if (backend is BackendName.dask) != (scheduler is not None):
         raise typer.BadParameter("--backend dask and --scheduler ADDRESS go together.")
     if experiment is not ExperimentName.table and (protocol is not Protocol.default or methods is not None):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import shlex
-import signal
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -25,16 +24,19 @@ from .anndata import NEIGHBORS, write_cells
 from .checkpoint import Checkpoints, forget, is_unfinished
 from .cli_common import INTERRUPTED
 from .distributed import WorkerLostError, joined, launched
+from .errors import OutputError
 from .graph import adaptive_knn_graph
 from .io import Table, read_table, write_reduced
 from .joint import MANY, DirichletSelector
+from .memory import fitting
 from .methods import METHODS
-from .output import CHECKPOINT, RESULTS, check_output, output_folder
+from .output import CHECKPOINT, RESULTS, as_csv, check_output, output_folder, write_whole
 from .preprocessing import standardize
 from .refits import FRACTION, Refits, check_refits, described, in_words, refit
 from .report import look, write_report
+from .signals import on_stop, stop_requested
 from .stability import Stability
-from .wording import constant_columns, counted, listing
+from .wording import constant_columns, counted, listing, printable, shown
 
 __all__ = ["command_line", "run_select"]
 
@@ -94,7 +96,7 @@ def run_select(
             warnings.simplefilter("default")
             if first:
                 check_output(folder, data, overwrite=overwrite, resume=resume)
-            table = read_table(data, **columns, on_disk=lambda n, d: method == "dirichlet" and (n > MANY or launched()))
+            table = read_table(data, **columns, on_disk=partial(_stays_on_disk, method))
             n, d = table.X.shape
             if image_shape is not None and math.prod(image_shape) != d:
                 height, width = image_shape
@@ -102,11 +104,11 @@ def run_select(
                     f"--image-shape {height}x{width}: such images have {height * width:,} pixels, and "
                     f"{data.name} has {d:,} features."
                 )
-            out.print(f"Read [bold]{escape(data.name)}[/]: {n:,} samples, {d:,} features.")
+            out.print(f"Read [bold]{shown(data.name)}[/]: {n:,} samples, {d:,} features.")
             if team.size > 1:
                 out.print(
                     f"{team.size} processes share them."
-                    if selector.shares(n)
+                    if selector.shares(n, d)
                     else f"These are few, so each of the {team.size} processes does all of the work."
                 )
             for note in table.notes:
@@ -138,9 +140,14 @@ def run_select(
     if method == "dirichlet" and code != INTERRUPTED:
         forget(folder / CHECKPOINT)
     _show_result(out, selector, table, seconds, notes[len(table.notes) :], refits.stability)
-    out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {', '.join(written)}")
-    out.print(f"Report: [bold]{escape(str(folder / 'report.html'))}[/]")
+    out.print(f"\nWritten to [bold]{shown(folder)}[/]: {', '.join(written)}")
+    out.print(f"Report: [bold]{shown(folder / 'report.html')}[/]")
     return code
+
+
+def _stays_on_disk(method: str, n: int, d: int) -> bool:
+    """Whether the rows of a file of that shape are read block by block, if its kind allows it."""
+    return method == "dirichlet" and (n > MANY or launched() or fitting(n, 8 * d, 1 / 4) < n)
 
 
 def _drawing(quiet: bool) -> bool:
@@ -149,15 +156,13 @@ def _drawing(quiet: bool) -> bool:
 
 
 def _checkpoint(folder: Path, out: Console, resume: bool, every: float) -> Checkpoints:
-    """Where the state of the training goes; what an earlier run left there is removed unless it is to go on."""
+    """Where the state of the training goes; what an earlier run left there goes unless it is to go on."""
     place = folder / CHECKPOINT
-    if not resume:
-        forget(place)
-    elif is_unfinished(place):
-        out.print(f"Going on from {escape(str(place))}.")
-    else:
+    if resume and is_unfinished(place):
+        out.print(f"Going on from {shown(place)}.")
+    elif resume:
         out.print("No checkpoint yet: this is the beginning.")
-    return Checkpoints(place, every)
+    return Checkpoints(place, every, anew=not resume)
 
 
 def command_line() -> str:
@@ -276,7 +281,7 @@ def _write_result(
     image_shape: tuple[int, int] | None,
 ) -> None:
     selection = _selection(selector, table.names, stability)
-    selection.to_csv(folder / "selected.csv", index=False)
+    write_whole(folder / "selected.csv", as_csv(selection))
     graph = _graph(selector, table)
     if graph is not None:
         sp.save_npz(folder / "graph.npz", graph)
@@ -285,11 +290,11 @@ def _write_result(
     else:
         write_cells(table.annotated, selector, graph, folder / "reduced.h5ad")
     if getattr(selector, "path_", None):
-        pd.DataFrame(selector.path_).to_csv(folder / "path.csv", index=False)
+        write_whole(folder / "path.csv", as_csv(pd.DataFrame(selector.path_)))
     if selector.history_:
         history = pd.DataFrame(selector.history_)
         history.insert(0, "step", np.arange(1, len(history) + 1))
-        history.to_csv(folder / "history.csv", index=False)
+        write_whole(folder / "history.csv", as_csv(history))
     selector.save(folder / "model")
     write_report(
         folder / "report.html",
@@ -379,7 +384,7 @@ def _show_result(
     selection = _selection(selector, table.names, stability)
     cells = {
         "rank": selection["rank"].astype(str),
-        "feature": selection["name"].map(escape),
+        "feature": selection["name"].map(printable).map(escape),
         "column": selection["index"].astype(str),
         "score": _readable(selection["score"]),
     }
@@ -412,25 +417,33 @@ def _show_result(
 
 @contextmanager
 def _saved_in(checkpoint: Path) -> Iterator[None]:
-    """Say where the training is saved when another process of the job is lost, or the result cannot be written."""
+    """Say where the training is saved when another process is lost, the result cannot be written or the user stops."""
+    saved = f"training is saved in {checkpoint}: the same command with --resume goes on from there"
     try:
         yield
     except (WorkerLostError, OSError) as error:
         if not is_unfinished(checkpoint):
             raise
-        kind = WorkerLostError if isinstance(error, WorkerLostError) else OSError
-        saved = "the same command with --resume goes on from there"
-        raise kind(f"{str(error).rstrip('.')}. The training is saved in {checkpoint}: {saved}.") from error
+        message = f"{str(error).rstrip('.')}. The {saved}."
+        if isinstance(error, OutputError):
+            raise OutputError(message, error.errno) from error
+        raise (WorkerLostError if isinstance(error, WorkerLostError) else OSError)(message) from error
+    except KeyboardInterrupt:
+        if not is_unfinished(checkpoint):
+            raise
+        raise KeyboardInterrupt(f"the {saved}") from None
 
 
 @contextmanager
 def _interruptible(aloud: bool = True) -> Iterator[Callable[[Any], bool]]:
-    """Yield a callback that is true once Ctrl-C or SIGTERM asked to stop; a second one ends the program."""
-    pressed = False
+    """Yield a callback that is true once Ctrl-C or SIGTERM asked to stop; another Ctrl-C ends the program."""
+    pressed = stop_requested()
 
-    def on_interrupt(signum: int, frame: FrameType | None) -> None:
+    def stop() -> None:
         nonlocal pressed
         if pressed:
+            if launched():  # torchrun passes on what the processes may have got themselves, and ends who does not stop
+                return
             raise KeyboardInterrupt
         pressed = True
         if not aloud:
@@ -438,9 +451,5 @@ def _interruptible(aloud: bool = True) -> Iterator[Callable[[Any], bool]]:
         message = "Stopping after this step and keeping what has been learned; Ctrl-C again to give up."
         Console(stderr=True, soft_wrap=True).print(f"\n{message}")
 
-    before = {number: signal.signal(number, on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with on_stop(stop, even_if_ignored=True):
         yield lambda progress: pressed
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from .cli_common import FAILED, INTERRUPTED
 from .commands import command_line
 from .evaluation import Cell, Comparison, RunStore, summary
 from .evaluation.cell import RANDOM
 from .evaluation.comparison import run_all
 from .evaluation.running import Backend
 from .evaluation.tables import ResultTable
+from .evaluation.tables import markdown as as_markdown
 from .figures import gains_over_random
 from .io import read_table
-from .output import STORE, check_store_folder, write_whole
+from .output import STORE, as_csv, check_store_folder, make_folder, write_whole
 from .preprocessing import standardize_rows
 from .report import Section, results_page
 from .run_progress import follow
 from .sources import ArrayRows
-from .wording import constant_columns, counted
+from .wording import constant_columns, counted, shown
 
 __all__ = ["run_compare"]
 
@@ -47,8 +50,8 @@ def run_compare(
     folder: Path,
     n_jobs: int,
     quiet: bool,
-) -> bool:
-    """Read ``data``, do what the folder's store does not hold yet, write and show the tables; true if interrupted.
+) -> int:
+    """Read ``data``, do what the folder's store does not hold yet, write and show the tables; the exit code.
 
     Parameters
     ----------
@@ -75,13 +78,13 @@ def run_compare(
         warnings.simplefilter("default")
         table = read_table(data, **columns)
         n, d = table.X.shape
-        out.print(f"Read [bold]{escape(data.name)}[/]: {n:,} samples, {d:,} features.")
+        out.print(f"Read [bold]{shown(data.name)}[/]: {n:,} samples, {d:,} features.")
         for note in table.notes:
             out.print(f"[yellow]Note:[/] {escape(note)}")
         if table.labels is None:
             out.print("[yellow]Note:[/] There are no labels; accuracy and clustering need --label-column.")
         comparison = Comparison(table.X, table.labels, methods=methods, ms=ms, **settings)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with RunStore(folder / STORE) as store:
             total, before = len(comparison.cells), len(comparison.finished(store))
             if before:
@@ -105,7 +108,8 @@ def run_compare(
     _write_and_show(out, folder, data, comparison, cells, notes)
     if interrupted:
         out.print(f"Stopped: {done} of {total} cells are done and kept; the same command goes on from there.")
-    return interrupted
+        return INTERRUPTED
+    return FAILED if any(cell.failed is not None for cell in cells) else 0
 
 
 def _write_and_show(
@@ -118,8 +122,9 @@ def _write_and_show(
     n, d = comparison.X.shape
     legend = _legend(table)
     markdown = [
-        f"# Feature selection on {data.name}",
-        f"{n:,} samples, {d:,} features. Command: `{command_line()}`",
+        f"# Feature selection on {as_markdown(data.name)}",
+        f"{n:,} samples, {d:,} features. Command:",
+        indent(command_line(), "    ", lambda line: True),
     ]
     tables = []
     for m, rows in table.groupby("m"):
@@ -137,7 +142,7 @@ def _write_and_show(
     out.print(f"\n{legend}")
     for note in notes:
         out.print(f"[yellow]Note:[/] {escape(note)}")
-    markdown += [legend, "\n".join(f"- {note}" for note in notes)]
+    markdown += [legend, "\n".join(f"- {as_markdown(note)}" for note in notes)]
 
     facts = {
         "Data": data.name,
@@ -147,15 +152,15 @@ def _write_and_show(
         "Seed": comparison.judge.seed,
     }
     texts = (
-        table.to_csv(index=False),
-        _as_frame(cells).to_csv(index=False),
+        as_csv(table),
+        as_csv(_as_frame(cells)),
         "\n\n".join(markdown).rstrip() + "\n",
         _report(table, tables, labelled, facts, legend, notes),
     )
     for name, text in zip(RESULTS, texts, strict=True):
         write_whole(folder / name, text)
-    out.print(f"\nWritten to [bold]{escape(str(folder))}[/]: {', '.join((*RESULTS[:-1], STORE))}")
-    out.print(f"Report: [bold]{escape(str(folder / RESULTS[-1]))}[/]")
+    out.print(f"\nWritten to [bold]{shown(folder)}[/]: {', '.join((*RESULTS[:-1], STORE))}")
+    out.print(f"Report: [bold]{shown(folder / RESULTS[-1])}[/]")
 
 
 def _report(

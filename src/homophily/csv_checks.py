@@ -3,16 +3,61 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pandas as pd
 
+from .reading import InputError, in_bytes, looks_like
 from .wording import counted, listing
 
-__all__ = ["explain_parser", "mend_columns", "single_column", "spoiled_numbers"]
+__all__ = [
+    "check_text",
+    "explain_parser",
+    "mend_columns",
+    "not_text",
+    "single_column",
+    "spoiled_numbers",
+]
 
 UNNAMED = re.compile(r"Unnamed: \d+")  # what pandas calls a column without a name
 GROUPED = r"[-+]?\d{1,3}([.,' \u00a0\u202f]\d{3})+([.,]\d+)?"  # 1.234,5 or 1,234.5
 SHOWN = 3  # entries that a message quotes
+CHUNK = 2**20
+LINE = 2**27  # characters of a line, at most: as many as a million columns need
+
+
+def check_text(path: Path) -> bool:
+    """Raise if the file holds NUL, at which pandas would cut off an entry, or lines that no table has.
+
+    True if it holds a carriage return with a space after it: of a few such bytes pandas can make an endless table,
+    unless it is given line ends of one kind.
+    """
+    length = 0  # of the line that has begun
+    last, strange = b"", False
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            strange = strange or any(mark in last + chunk for mark in (b"\r ", b"\r\t"))
+            last = chunk[-1:]
+            if b"\0" in chunk:
+                raise not_text(path, "it holds NUL bytes")
+            end = chunk.rfind(b"\n")
+            length = length + len(chunk) if end < 0 else len(chunk) - end
+            if length > LINE:
+                raise InputError(
+                    f"{path.name} has a line of over {in_bytes(LINE)}; expected one line a sample. Save large data as "
+                    ".parquet or .npy."
+                )
+    return strange
+
+
+def not_text(path: Path, reason: str) -> InputError:
+    """The error to raise about a file that should be text."""
+    found = looks_like(path)
+    looks = "" if found is None else f" Its content looks like {found}."
+    return InputError(
+        f"{path.name} is not text in UTF-8 ({reason}).{looks} Save it again as UTF-8 (in Excel: CSV UTF-8), or give it "
+        "the ending of its format."
+    )
 
 
 def mend_columns(frame: pd.DataFrame, notes: list[str], *, header: bool, longer: bool) -> pd.DataFrame:
@@ -52,11 +97,10 @@ def single_column(frame: pd.DataFrame) -> str | None:
 
 def spoiled_numbers(features: pd.DataFrame, decimal: str) -> str | None:
     """The first column that holds numbers but for some entries, or numbers written in a way that is not read."""
-    for name in features.columns:
-        given = features[name].dropna()
-        if given.empty or pd.api.types.is_numeric_dtype(given.dtype):  # also true and false
+    for name in features.select_dtypes(exclude=["number", "bool"]).columns:
+        given = features[name].dropna().astype(str)
+        if given.empty:
             continue
-        given = given.astype(str)
         plain = given.str.translate(str.maketrans(",.", ".,")) if decimal == "," else given
         wrong = given[pd.to_numeric(plain, errors="coerce").isna()]
         marked = wrong[wrong.str.fullmatch(GROUPED)]
@@ -77,6 +121,12 @@ def spoiled_numbers(features: pd.DataFrame, decimal: str) -> str | None:
 
 def explain_parser(message: str) -> str:
     """Speak of lines and fields where pandas speaks of its tokenizer."""
+    unclosed = re.search(r"EOF inside string starting at row (\d+)", message)
+    if unclosed is not None:
+        return (
+            f"the quotation mark that opens in row {int(unclosed[1]) + 1} of the file is never closed. Close or delete "
+            "it, or check that the file was copied whole"
+        )
     found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message)
     if found is None:
         return message

@@ -11,8 +11,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .runtime import resolve_device
+from .signals import at_once
 
-__all__ = ["ALONE", "Team", "WorkerLostError", "current_team", "joined", "launched"]
+__all__ = ["ALONE", "Team", "WorkerLostError", "current_team", "joined", "launched", "leads"]
 
 
 class WorkerLostError(RuntimeError):
@@ -129,6 +130,11 @@ def launched() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
+def leads() -> bool:
+    """Whether this process is the one of its job that shows and writes."""
+    return not launched() or int(os.environ["RANK"]) == 0
+
+
 @contextmanager
 def joined(device: str) -> Iterator[Team]:
     """Join the job that ``torchrun`` started, by NCCL if ``device`` is a GPU, else by gloo; alone if there is none."""
@@ -143,7 +149,8 @@ def joined(device: str) -> Iterator[Team]:
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     try:
-        dist.init_process_group("nccl" if on_gpu else "gloo")
+        with at_once():  # some may wait here for others that were stopped already
+            dist.init_process_group("nccl" if on_gpu else "gloo")
     except (RuntimeError, ValueError) as error:
         cause = str(error).splitlines()[0]
         raise WorkerLostError(f"The processes that torchrun started could not reach each other: {cause}") from error

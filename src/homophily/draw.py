@@ -9,7 +9,8 @@ from rich.markup import escape
 
 from .experiments.drawings import DRAWINGS, MissingInputError, Sources
 from .figures import save
-from .output import check_writable, write_whole
+from .output import check_writable, is_empty, make_folder, write_whole
+from .wording import shown
 
 __all__ = ["run_figures"]
 
@@ -34,11 +35,11 @@ def run_figures(folder: Path, data_dir: Path | None, seed: int, *, quiet: bool) 
     log = Console(stderr=True, soft_wrap=True, highlight=False, quiet=quiet)
     place = folder / "figures"
     check_writable(place)
-    if place.is_dir() and any(place.iterdir()) and not (place / INDEX).is_file():
+    if not is_empty(place) and not (place / INDEX).is_file():
         raise FileExistsError(
             f"{place} is not empty and not of an earlier run ({INDEX}); name another folder with --out."
         )
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     source = Sources(folder, data_dir, seed)
     drawn, missing = [], []
     for drawing in DRAWINGS:
@@ -51,7 +52,7 @@ def run_figures(folder: Path, data_dir: Path | None, seed: int, *, quiet: bool) 
             drawn.append(f"## {drawing.title}\n\n![{drawing.title}]({drawing.name}.png)\n")
             write_whole(place / INDEX, "\n".join(drawn))
             path = save(figure, place / drawing.name)[-1]
-        out.print(f"{escape(str(path))}: {drawing.title}")
+        out.print(f"{shown(path)}: {drawing.title}")
     if missing:
         log.print("\nNot drawn:")
     for title, what in missing:

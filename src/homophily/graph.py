@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from sklearn.utils import check_array
 
+from .memory import scaled
 from .nn import exact_similarities, nearest, squared_distances
 
 __all__ = ["adaptive_knn_graph", "graph_method", "heat_kernel_graph", "k_nearest", "laplacian", "symmetrize"]
@@ -89,11 +90,12 @@ def k_nearest(X: Any, k: int = 5) -> np.ndarray:
 def dirichlet_energy(X: np.ndarray, S: sp.csr_array) -> float:
     r""":math:`\mathrm{tr}(X^\top L_S X) = \frac12 \sum_{ij} s_{ij} \|x_i - x_j\|^2` of the columns of ``X (n, m)``."""
     edges = S.tocoo()
-    chunk = max(1, BUDGET // X.shape[1])
+    chunk = max(1, scaled(BUDGET) // X.shape[1])
     total = 0.0
     for start in range(0, len(edges.data), chunk):
         i, j, s = (part[start : start + chunk] for part in (*edges.coords, edges.data))
-        total += float(s @ np.square(X[i] - X[j]).sum(1))
+        # Not by BLAS, whose sum of many edges depends on how many threads it has.
+        total += float(np.einsum("e,e->", s, np.square(X[i] - X[j]).sum(1)))
     return total / 2
 
 
@@ -119,13 +121,12 @@ def _neighbors(X: np.ndarray, k: int, c: int, method: str = "exact") -> tuple[np
         indices = torch.from_numpy(_approximately_nearest(X, c))
     else:
         indices = nearest(points, points, c, torch.arange(n))
-    chunk = max(1, BUDGET // (c * X.shape[1]))
+    chunk = max(1, scaled(BUDGET) // (c * X.shape[1]))
     parts = [squared_distances(points[i : i + chunk], points, indices[i : i + chunk]) for i in range(0, n, chunk)]
-    E = torch.cat(parts)
-    if method == "faiss":  # whose order is that of float32
-        E, order = E.sort(dim=1, stable=True)
-        indices = indices.gather(1, order)
-    return indices.numpy(), E.numpy()
+    # The search orders by rounded distances: coarsely with faiss, in float32, and among near-copies far from the centre
+    # also without it. Who is nearest and who is the farthest of the c is told by the distances themselves.
+    E, order = torch.cat(parts).sort(dim=1, stable=True)
+    return indices.gather(1, order).numpy(), E.numpy()
 
 
 def _approximately_nearest(X: np.ndarray, c: int) -> np.ndarray:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import zipfile
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,17 +19,25 @@ import pyarrow
 import pyarrow.parquet as pq
 import scipy.io
 import scipy.sparse as sp
-from scipy.io.matlab import MatReadError
 
-from .csv_checks import explain_parser, mend_columns, single_column, spoiled_numbers
-from .sources import H5adRows, NpyRows, ParquetRows, index_columns
-from .wording import listing
+from .array_files import check_npy, read_arrays
+from .csv_checks import (
+    check_text,
+    explain_parser,
+    mend_columns,
+    not_text,
+    single_column,
+    spoiled_numbers,
+)
+from .drafts import replacing
+from .errors import InputError
+from .memory import limited
+from .reading import FORMATS, TABLES, reading
+from .sources import H5adRows, NpyRows, ParquetRows, check_parquet, decoded, index_columns, open_parquet
+from .table_size import refuse_oversized
+from .wording import listing, quoting_for
 
 __all__ = ["FORMATS", "InputError", "Table", "read_table", "write_reduced"]
-
-
-class InputError(ValueError):
-    """A file cannot be used as it is. The message says what was found and what to do."""
 
 
 class Dialect(NamedTuple):
@@ -77,6 +87,8 @@ def read_table(
     then a :class:`~homophily.sources.RowSource`.
     """
     path = Path(path)
+    if path == Path():
+        raise InputError("An empty name, or a dot, means the current folder; give the name of a data file.")
     if not path.exists():
         raise InputError(f"{path} does not exist.")
     if not path.is_file():
@@ -85,112 +97,131 @@ def read_table(
     if suffix not in FORMATS:
         raise InputError(f"{path.name}: the ending {suffix or '(none)'} is not one of {', '.join(FORMATS)}.")
     if path.stat().st_size == 0:
-        raise InputError(f"{path.name} is empty.")
+        raise InputError(f"{path.name} is empty (0 bytes). Check that it was copied whole, or save it again.")
     if layer is not None and suffix != ".h5ad":
         raise InputError(f"--layer names a matrix of a h5ad file; {path.name} has none.")
-    rows = _rows_on_disk(path, suffix, label_column, index_column, list(drop), on_disk)
+    _refuse_two_roles(label_column, index_column, drop)
+    rows = _npy_on_disk(path, on_disk) if suffix == ".npy" and not (label_column or index_column or drop) else None
     if rows is not None:
         table = rows
+    elif suffix == ".parquet":
+        table = _read_parquet(path, label_column, index_column, list(drop), on_disk)
     elif suffix in TABLES:
-        table = _read_frame(path, suffix, label_column, index_column, list(drop), header)
+        refuse_oversized(path)
+        table = _read_text(path, label_column, index_column, list(drop), header)
     elif index_column is not None or drop:
         raise InputError(f"--index-column and --drop name columns of a table; {path.name} holds plain arrays.")
     elif suffix == ".h5ad":
         table = _read_h5ad(path, label_column, layer, on_disk)
     else:
-        table = _read_arrays(path, suffix, label_column)
+        refuse_oversized(path)
+        X, labels = read_arrays(path, suffix, label_column)
+        table = Table(X, [f"x{i}" for i in range(X.shape[1])], labels, suffix=suffix)
+    nul = [name for name in table.names if "\0" in name]
+    if nul:  # csv and HDF5 would cut them off there
+        raise InputError(
+            f"{path.name} has NUL characters in the names of columns: {listing(map(repr, nul))}; rename them."
+        )
     n, d = table.X.shape
     if not n or not d:
         raise InputError(f"{path.name} has {n} rows and {d} feature columns; there is nothing to select from.")
     return table
 
 
-def _rows_on_disk(
-    path: Path, suffix: str, label: str | None, index: str | None, drop: list[str], on_disk: Callable[[int, int], bool]
-) -> Table | None:
-    """The table with its rows left on disk, if the file is of a kind that allows it and ``on_disk`` asks for it."""
-    if suffix == ".npy" and label is None and index is None and not drop:
-        try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError):
-            return None  # reading it whole says what is wrong with it
-        if array.ndim != 2 or array.dtype.kind not in "fiub" or not on_disk(*array.shape):
-            return None
-        return Table(NpyRows(array), [f"x{i}" for i in range(array.shape[1])], suffix=suffix)
-    if suffix == ".parquet":
-        try:
-            schema = pq.read_schema(path)
-            n = pq.read_metadata(path).num_rows
-        except pyarrow.ArrowException:
-            return None
-        special = {name for name in (label, index, *drop) if name is not None}
-        if not on_disk(n, len(schema.names)):
-            return None
-        _refuse_unknown(path, [name for name in (label, index, *drop) if name is not None], schema.names)
-        rows = ParquetRows(path, sorted(special))
-        kept = index_columns(schema)
+def _npy_on_disk(path: Path, on_disk: Callable[[int, int], bool]) -> Table | None:
+    """The table with its rows left on disk, if it is one and ``on_disk`` asks for it."""
+    array = check_npy(path)
+    if len(array.shape) != 2 or not array.is_number or not on_disk(*array.shape):
+        return None
+    return Table(NpyRows(np.load(path, mmap_mode="r")), [f"x{i}" for i in range(array.shape[1])], suffix=".npy")
+
+
+def _read_parquet(
+    path: Path, label: str | None, index: str | None, drop: list[str], on_disk: Callable[[int, int], bool]
+) -> Table:
+    file, schema = open_parquet(path)
+    n = file.metadata.num_rows
+    special = [name for name in (label, index, *drop) if name is not None]
+    if on_disk(n, len(schema)):
+        _refuse_unknown(path, special, schema.names)
+        rows = ParquetRows(path, sorted(set(special)), (file, schema))
+        kept = index_columns(path, schema)
         before = [] if index is None or index in kept else [index]
         after = kept if label is None or label in kept else [*kept, label]
-        return Table(rows, list(rows.names or []), suffix=suffix, before=before, after=after)
-    return None
+        return Table(rows, list(rows.names or []), suffix=".parquet", before=before, after=after)
+    refuse_oversized(path)
+    check_parquet(path, file, in_memory=True)
+    with reading(path, "parquet"):
+        table = file.read(use_threads=len(schema) < WIDE and not limited())
+        if table.num_rows != n:
+            raise InputError(f"{path.name} is damaged: of {n} rows {table.num_rows} are there. Copy or save it again.")
+        frame = decoded(table, schema, path).to_pandas()
+    if index in frame.index.names:  # it stays where it is, here and in what is written
+        index = None
+    return _taken_apart(path, frame, Table(frame, [], suffix=".parquet"), label, index, drop)
 
 
-def _read_frame(
-    path: Path, suffix: str, label: str | None, index: str | None, drop: list[str], header: bool | None
-) -> Table:
+def _read_text(path: Path, label: str | None, index: str | None, drop: list[str], header: bool | None) -> Table:
+    kind = path.suffix[1:].lower()
     notes: list[str] = []
-    dialect = Dialect()
-    try:
-        if suffix == ".parquet":
-            frame = pd.read_parquet(path)
-            if index in frame.index.names:  # it stays where it is, here and in what is written
-                index = None
-        else:
-            frame, dialect = _read_csv(path, header, notes)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path.name} is not text in UTF-8 ({error.reason}); save it again as UTF-8 (in Excel: CSV UTF-8)."
-        ) from error
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error, pyarrow.ArrowException) as error:
-        message = explain_parser(" ".join(str(error).split()))
-        raise InputError(f"{path.name} could not be read as {suffix[1:]}: {message}.") from error
+    with reading(path, kind):
+        strange = check_text(path)
+        try:
+            frame, dialect = _read_csv(path, header, notes, None if strange else "")
+        except UnicodeDecodeError as error:
+            raise not_text(path, error.reason) from error
+        except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
+            message = explain_parser(" ".join(str(error).split()))
+            raise InputError(f"{path.name} could not be read as {kind}: {message}.") from error
+    if index is None and str(frame.columns[0]) == "Unnamed: 0":
+        index = "Unnamed: 0"
+        notes.append("The first column has no name and was taken as the index.")
+    table = _taken_apart(
+        path, frame, Table(frame, [], None, None, path.suffix.lower(), dialect, notes), label, index, drop
+    )
+    problem = single_column(frame) or spoiled_numbers(table.X, dialect.decimal)
+    if problem is not None:
+        raise InputError(f"{path.name}: {problem}")
+    return table
+
+
+def _taken_apart(
+    path: Path, frame: pd.DataFrame, table: Table, label: str | None, index: str | None, drop: list[str]
+) -> Table:
+    """``table`` with the features of ``frame``, its labels and its index."""
     frame.columns = frame.columns.map(str)
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()].unique()
         raise InputError(f"{path.name} has several columns named {listing(map(repr, twice))}; names must be unique.")
-    if index is None and suffix != ".parquet" and frame.columns[0] == "Unnamed: 0":
-        index = "Unnamed: 0"
-        notes.append("The first column has no name and was taken as the index.")
     special = [name for name in (label, index, *drop) if name is not None]
     _refuse_unknown(path, special, list(frame.columns))
     features = frame.drop(columns=list(dict.fromkeys(special)))
-    problem = None if suffix == ".parquet" else single_column(frame) or spoiled_numbers(features, dialect.decimal)
-    if problem is not None:
-        raise InputError(f"{path.name}: {problem}")
-    return Table(
-        features,
-        list(features.columns),
-        None if label is None else frame[label],
-        None if index is None else frame[index],
-        suffix,
-        dialect,
-        notes,
-    )
+    table.X, table.names = features, list(features.columns)
+    table.labels = None if label is None else frame[label]
+    table.index = None if index is None else frame[index]
+    return table
 
 
 def _read_h5ad(path: Path, label: str | None, layer: str | None, on_disk: Callable[[int, int], bool]) -> Table:
-    try:
-        rows = H5adRows(path, layer)
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    rows = H5adRows(path, layer)
     labels = None
     if label is not None:
         obs = rows.element("obs")
         if label not in obs:
             raise InputError(f"{path.name} has no column {label!r} in obs; its columns are {listing(obs) or 'none'}.")
         labels = pd.Series(np.asarray(obs[label]), name=label)  # categories as what they stand for
-    X = rows if not rows.shape[0] or on_disk(*rows.shape) else rows.read()
+    stays = not rows.shape[0] or on_disk(*rows.shape)
+    if not stays:
+        refuse_oversized(path)
+    X = rows if stays else rows.read()
     return Table(X, list(rows.names or []), labels, suffix=".h5ad", annotated=rows)
+
+
+def _refuse_two_roles(label: str | None, index: str | None, drop: Sequence[str]) -> None:
+    roles: dict[str, set[str | None]] = {"--label-column": {label}, "--index-column": {index}, "--drop": set(drop)}
+    for (one, these), (other, those) in combinations(roles.items(), 2):
+        for name in these & those - {None}:
+            raise InputError(f"{one} and {other} both name the column {name!r}; give it to one of them only.")
 
 
 def _refuse_unknown(path: Path, wanted: list[str], columns: list[str]) -> None:
@@ -202,11 +233,12 @@ def _refuse_unknown(path: Path, wanted: list[str], columns: list[str]) -> None:
         )
 
 
-def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.DataFrame, Dialect]:
-    """Find out the delimiter, the decimal mark and whether there is a header, and read."""
-    with path.open(encoding="utf-8-sig", newline="") as lines:
+def _read_csv(path: Path, header: bool | None, notes: list[str], newline: str | None) -> tuple[pd.DataFrame, Dialect]:
+    """Find out the delimiter, the decimal mark and whether there is a header, and read; ``newline`` as in ``open``."""
+    with path.open(encoding="utf-8-sig", newline=newline) as lines:
         head = [line for _, line in zip(range(6), lines, strict=False) if line.strip()]
-    delimiter = max(",;\t", key=lambda mark: _fields(head, mark))
+    marks = "\t,;" if path.suffix.lower() == ".tsv" else ",;\t"
+    delimiter = max(marks, key=lambda mark: _fields(head, mark))
     cells, row = [*csv.reader(head, delimiter=delimiter, skipinitialspace=True), [], []][:2]
     longer = len(row) > len(cells)  # than the names
     while cells and not cells[-1]:  # lines that end with a delimiter
@@ -230,15 +262,16 @@ def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.Dat
             raise InputError(f"{path.name} has several columns named {named}; names must be unique{hint}.")
 
     def read(decimal: str) -> pd.DataFrame:
-        return pd.read_csv(
-            path,
-            sep=delimiter,
-            decimal=decimal,
-            header=0 if header else None,
-            encoding="utf-8-sig",
-            low_memory=False,
-            skipinitialspace=True,
-        )
+        with path.open(encoding="utf-8-sig", newline=newline) as text:
+            return pd.read_csv(
+                path if newline == "" else text,
+                sep=delimiter,
+                decimal=decimal,
+                header=0 if header else None,
+                encoding="utf-8-sig",
+                low_memory=False,
+                skipinitialspace=True,
+            )
 
     frame, decimal = read("."), "."
     if delimiter == ";":  # where the comma is the decimal mark
@@ -256,7 +289,10 @@ def _read_csv(path: Path, header: bool | None, notes: list[str]) -> tuple[pd.Dat
 
 def _fields(lines: list[str], delimiter: str) -> int:
     """Number of fields a line if all have the same and more than one, else 0."""
-    counts = {len(row) for row in csv.reader(lines, delimiter=delimiter)}
+    try:
+        counts = {len(row) for row in csv.reader(lines, delimiter=delimiter)}
+    except csv.Error:  # many columns, with another delimiter, are one field that is too long
+        return 0
     return max(counts) if len(counts) == 1 and max(counts) > 1 else 0
 
 
@@ -268,78 +304,23 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _read_arrays(path: Path, suffix: str, label: str | None) -> Table:
-    if suffix == ".npy":
-        if label is not None:
-            raise InputError(f"{path.name} holds one array and no labels; leave out --label-column.")
-        arrays = {"X": _load(path)}
-    elif suffix == ".npz":
-        arrays = _load(path)
-    else:
-        try:
-            arrays = {k: v for k, v in scipy.io.loadmat(path).items() if not k.startswith("__")}
-        except NotImplementedError as error:
-            raise InputError(f"{path.name} is a MATLAB 7.3 file; save it again with save(..., '-v7').") from error
-        except (MatReadError, ValueError, TypeError, OSError, EOFError, KeyError, MemoryError) as error:
-            raise InputError(f"{path.name} could not be read as a MATLAB file: {error}") from error
-    X = _features_among(arrays, path)
-    if getattr(X, "ndim", 0) != 2:
-        raise InputError(
-            f"{path.name}: the features have shape {X.shape}, expected samples by features (2 dimensions)."
-        )
-    if X.dtype.kind not in "fiub":
-        raise InputError(f"{path.name}: the features are of type {X.dtype}, expected numbers.")
-    labels = _labels_among(arrays, label, X.shape[0], path)
-    return Table(X, [f"x{i}" for i in range(X.shape[1])], labels, None, suffix)
-
-
-def _load(path: Path) -> Any:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        # NumPy's own message for both would advise to unpickle a stranger's file.
-        why = "it is none, or holds Python objects" if "pickle" in str(error) else error
-        raise InputError(f"{path.name} could not be read as a NumPy file: {why}.") from error
-
-
-def _features_among(arrays: dict[str, Any], path: Path) -> Any:
-    if {"format", "shape", "data"} <= arrays.keys():  # what scipy.sparse.save_npz writes
-        return sp.load_npz(path).tocsr()
-    if "X" in arrays:
-        return arrays["X"]
-    matrices = [k for k, v in arrays.items() if getattr(v, "ndim", 0) == 2 and min(v.shape) > 1]
-    if len(matrices) != 1:
-        found = listing(f"{k} {getattr(v, 'shape', '')}" for k, v in arrays.items()) or "none"
-        raise InputError(f"{path.name} should hold the features as an array named X; its arrays are: {found}.")
-    return arrays[matrices[0]]
-
-
-def _labels_among(arrays: dict[str, Any], label: str | None, n: int, path: Path) -> pd.Series | None:
-    if label is not None and label not in arrays:
-        raise InputError(f"{path.name} has no array {label!r}; its arrays are: {listing(arrays)}.")
-    name = label or next((k for k in ("y", "Y", "gnd", "labels", "label") if k in arrays), None)
-    if name is None:
-        return None
-    values = np.asarray(arrays[name]).ravel()
-    if len(values) != n:
-        raise InputError(f"{path.name}: {name} holds {len(values)} labels for {n} samples.")
-    return pd.Series(values, name=name)
-
-
 def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
     """Write the columns ``support`` of ``table``, with index and labels, in the format that it came in.
 
     A h5ad has more to it: see :func:`homophily.anndata.write_cells`.
     """
     path = path.with_suffix(table.suffix)
+    with replacing(path) as draft:
+        _write_reduced(table, support, draft)
+    return path
+
+
+def _write_reduced(table: Table, support: np.ndarray, path: Path) -> None:
     if isinstance(table.X, NpyRows):
         _stream_npy(table.X, support, path)
-        return path
-    if isinstance(table.X, ParquetRows):
+    elif isinstance(table.X, ParquetRows):
         _stream_parquet(table, support, path)
-        return path
-    if table.suffix in TABLES:
+    elif table.suffix in TABLES:
         frame = table.X.iloc[:, support].copy()
         if table.index is not None:
             frame.insert(0, table.index.name, table.index)
@@ -348,23 +329,34 @@ def write_reduced(table: Table, support: np.ndarray, path: Path) -> Path:
         if table.suffix == ".parquet":
             frame.to_parquet(path)
         else:
-            frame.to_csv(path, index=False, sep=table.dialect.delimiter, decimal=table.dialect.decimal)
-        return path
+            dialect = table.dialect
+            frame.to_csv(path, index=False, sep=dialect.delimiter, decimal=dialect.decimal, quoting=quoting_for(frame))
+    else:
+        _write_arrays(table, support, path)
+
+
+def _write_arrays(table: Table, support: np.ndarray, path: Path) -> None:
     X = table.X[:, support]
     if table.suffix == ".npy":
-        np.save(path, X)
-        return path
+        with path.open("wb") as file:  # into a real file NumPy would write by itself, and not say why it cannot
+            np.lib.format.write_array(SimpleNamespace(write=file.write), np.asarray(X), allow_pickle=False)
+        return
     if table.suffix == ".npz" and sp.issparse(X):
         sp.save_npz(path, X)
-        return path
+        return
     arrays = {"X": X, "columns": support}
     if table.labels is not None:
-        arrays[str(table.labels.name)] = table.labels.to_numpy()
+        arrays[_array_name(str(table.labels.name), table.suffix)] = table.labels.to_numpy()
     if table.suffix == ".mat":
         scipy.io.savemat(path, arrays, oned_as="column")
     else:
         np.savez_compressed(path, **arrays)
-    return path
+
+
+def _array_name(label: str, suffix: str) -> str:
+    """The name of labels among arrays: in an archive it is that of a file, and MATLAB takes letters and digits only."""
+    plain = re.fullmatch(r"[^\W\d_]\w{0,30}", label, re.ASCII if suffix == ".mat" else 0)
+    return label if plain and label not in ("X", "columns", "file") else "y"
 
 
 def _stream_npy(rows: NpyRows, support: np.ndarray, path: Path) -> None:
@@ -378,7 +370,7 @@ def _stream_npy(rows: NpyRows, support: np.ndarray, path: Path) -> None:
 
 def _stream_parquet(table: Table, support: np.ndarray, path: Path) -> None:
     names = [*table.before, *(table.names[i] for i in support), *table.after]
-    schema = table.X.file.schema_arrow
+    schema = table.X.schema
     metadata = dict(schema.metadata or {})
     if b"pandas" in metadata:  # describes each column, also those that are left out
         pandas = json.loads(metadata[b"pandas"])
@@ -390,5 +382,4 @@ def _stream_parquet(table: Table, support: np.ndarray, path: Path) -> None:
             writer.write_batch(pyarrow.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema))
 
 
-TABLES = (".csv", ".tsv", ".parquet")
-FORMATS = (*TABLES, ".npz", ".npy", ".mat", ".h5ad")
+WIDE = 10_000  # columns from which threads hinder more than they help

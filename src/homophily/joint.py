@@ -16,10 +16,11 @@ from joblib import Parallel, delayed
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from . import memory
 from .alternatives import near_copies
 from .base import BaseSelector
 from .callbacks import CallbackSupportMixin, told_as_tasks
-from .checkpoint import Checkpoint, Checkpoints, saved_seeds
+from .checkpoint import Checkpoint, Checkpoints, forget, saved_seeds
 from .distributed import ALONE, Team, current_team
 from .graph import adaptive_knn_graph, dirichlet_energy, graph_method
 from .nn import KNNGraph, cross_squared_distances, exact_similarities
@@ -29,6 +30,8 @@ from .preprocessing import Standardized
 from .progress import Report, training_progress
 from .refinement import BUDGET, ROWS, exchange_features
 from .runtime import one_thread, resolve_device
+from .screening import NULL
+from .shapes import Of
 from .size import choose_size
 from .training import (
     HISTORY,
@@ -53,6 +56,11 @@ JUDGED = 4096  # rows that judge a restart
 ANCHORS = 2048  # candidates by default where there are more rows than that
 SAMPLE_BYTES = 2**29  # rows of larger data that are held in memory
 ESTIMATED = 256  # rows whose neighbours tell the energy where there is no graph
+ESTIMATED_BLOCK = 2**24  # distances of theirs that are held at once
+LEAST_JUDGED = 512  # rows below which a judgement would be worth little, whatever the limit to memory
+COPIES = 4  # of all rows that training and exchange make where they hold them all
+AUTO = 64  # features that "auto" may find, to tell how much memory their graph takes
+KNOWN_ROWS = 1024  # rows at a time that are looked at to know data again
 SLOW_GRAPH = 200_000  # rows up to which an exact graph takes minutes
 
 
@@ -201,6 +209,20 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         "replaced)"
     )
 
+    _fitted: ClassVar[dict[str, Of]] = {
+        **BaseSelector._fitted,
+        "exchanged_features_": Of("i", (None,), below="d", distinct=True, optional=True),
+        "alternatives_": Of("i", ("m", None), below="d", least=-1, optional=True),
+        "path_": Of("n", ("sizes",), each=True, optional=True),
+        "size_rule_": Of("s", optional=True),
+        "graph_": Of("f", ("n", "n"), sparse=True, nullable=True),
+        "energy_": Of("f"),
+        "history_": Of("f", ("steps",), each=True),
+        "logits_": Of("f", (None, "m")),
+        "restart_objectives_": Of("f", (None,), optional=True),
+        "n_iter_": Of("i"),
+        "interrupted_": Of("b"),
+    }
     _parameter_constraints: ClassVar[dict] = {
         **BaseSelector._parameter_constraints,
         "n_features_to_select": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
@@ -228,7 +250,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         "literal": ["boolean"],
         "device": [str],
         "verbose": ["verbose"],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right"), None],
     }
 
     def __init__(
@@ -363,7 +385,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         """
         source = self._open(X)
         n, d = source.shape
-        n_anchors = self._n_anchors(n)
+        n_anchors = self._n_anchors(n, d)
         team = ALONE if n_anchors is None else current_team()
         self._check_neighbors(n)
         batch_size = n if isinstance(self.batch_size, str) else min(n, self.batch_size or BATCH)
@@ -371,11 +393,11 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         groups = [(start, min(start + size, self.n_init)) for start in range(0, self.n_init, size)]
         place = self._place(checkpoint)
         drawn = self._seeds(len(groups) + 1)
-        if place is not None and not isinstance(self.random_state, Integral):
-            drawn = saved_seeds(place.folder) or drawn
+        if place is not None and not place.anew and not isinstance(self.random_state, Integral):
+            drawn = saved_seeds(place.folder, len(drawn)) or drawn
         *seeds, sampling = team.first_(torch.tensor(drawn)).tolist()
         n_sampled = n if n_anchors is None else self._n_sampled(n, d, source.dtype, batch_size, n_anchors)
-        method = self._graph_method(n)
+        method = self._graph_method(n, d)
         data = self._standardize(source, n_sampled, seed=sampling, team=None if n_anchors is None else team)
         device = resolve_device(self.device)
         rows = Rows(torch.from_numpy(data.values).to(device), data.first, n_sampled, n, team)
@@ -391,7 +413,11 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
             # A run that was stopped before it knew its size has nothing that another one could go on with.
             states = self._checkpoints(None if report.stopped else place, data, m, [*seeds, sampling], team)
             # Processes have to take turns in the same order, so threads are for a process that is alone.
-            trained = Parallel(n_jobs=self.n_jobs if team.size == 1 else 1, backend="threading")(
+            # Threads take memory of their own, also those that have nothing to do.
+            n_jobs = self.n_jobs if team.size == 1 and not memory.limited() else 1
+            if n_jobs is not None:
+                n_jobs = min(n_jobs, len(groups))
+            trained = Parallel(n_jobs=n_jobs, backend="threading")(
                 delayed(_train_group)(rows, m, graph, OBJECTIVES[self.objective], schedule, group, seed, report, state)
                 for group, seed, state in zip(groups, seeds, states, strict=True)
             )
@@ -417,32 +443,53 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
             )
         return int(rows.team.first_(torch.tensor([size.n_features])))
 
-    def shares(self, n: int) -> bool:
-        """Whether processes that train together share ``n`` rows; of few, each does all of the work."""
-        return self._n_anchors(n) is not None
+    def shares(self, n: int, d: int = 1) -> bool:
+        """Whether processes that train together share ``n`` rows of ``d`` columns; of few, each does all the work."""
+        return self._n_anchors(n, d) is not None
 
     def _n_sampled(self, n: int, d: int, dtype: np.dtype, batch_size: int, n_anchors: int) -> int:
         """Rows that are held in memory: those that the training will look at, as far as they fit."""
         refresh = self.anchor_refresh if isinstance(self.anchor_refresh, Integral) else self.max_iter
         needed = batch_size * self.max_iter + n_anchors * math.ceil(self.max_iter / refresh)
-        room = max(SAMPLE_BYTES // (d * dtype.itemsize), 2 * n_anchors)
-        return min(n, room, max(needed, MANY))
+        each = d * (dtype.itemsize + 4)  # as they are, and standardised
+        room = max(memory.fitting(SAMPLE_BYTES // (d * dtype.itemsize), each, 1 / 4), 2 * n_anchors)
+        held = min(n, room, max(needed, MANY))
+        memory.require(held * each, f"To hold {held:,} rows of {d:,} columns", "Raise the limit, or leave out columns.")
+        return held
 
-    def _n_anchors(self, n: int) -> int | None:
+    def _n_anchors(self, n: int, d: int) -> int | None:
         if self.n_anchors is None:
-            return None if n <= MANY else max(ANCHORS, 4 * (self.n_neighbors + 1))
+            anchors = max(ANCHORS, 4 * (self.n_neighbors + 1))
+            many = max(memory.fitting(MANY, COPIES * 4 * d, 1 / 2), min(MANY, 2 * anchors))
+            return None if n <= many else anchors
         if isinstance(self.n_anchors, str) or self.n_anchors >= n:
             return None
         if self.n_anchors <= self.n_neighbors:
             raise ValueError(f"n_anchors={self.n_anchors} must be greater than n_neighbors={self.n_neighbors}.")
         return self.n_anchors
 
-    def _graph_method(self, n: int) -> str:
+    def _graph_method(self, n: int, d: int) -> str:
         """How the final graph will be found, told before the work begins."""
         if self.final_graph == "faiss" and find_spec("faiss") is None:
             raise ImportError('final_graph="faiss" needs faiss: pip install "homophily[faiss]", or use "exact".')
+        wanted = self.n_features_to_select
+        m = d // 2 if wanted is None else AUTO if isinstance(wanted, str) else wanted
+        # The chosen columns, some copies of them, and of each edge its ends, length and weight, some of them twice.
+        needed = n * (24 * m + 80 * (self.n_neighbors + 1))
         if self.final_graph != "auto":
+            if self.final_graph != "none":
+                memory.require(needed, f"The graph of {n:,} samples", 'Raise the limit, or set final_graph="none".')
             return self.final_graph
+        room = memory.room()
+        if room is not None and needed > room:
+            warnings.warn(
+                f"The k-NN graph of {n:,} samples will not be made: it would take about {memory.in_words(needed)}, and "
+                f'the memory limit leaves {memory.in_words(room)}. Raise the limit, or set final_graph="none" to be '
+                "silent.",
+                UserWarning,
+                stacklevel=4,
+            )
+            return "none"
         method = graph_method(n)
         if method == "faiss" or n <= SLOW_GRAPH:
             return method
@@ -472,17 +519,31 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         if not isinstance(self.random_state, (Integral, type(None))):
             params["random_state"] = None
         run = {"n_samples": data.n_rows, "n_features": self.n_features_in_, **params, "n_features_to_select": m}
-        run |= {"seeds": seeds, "shards": team.n_shards}
-        known_by = np.stack([data.scaling.unit, data.scaling.mean, data.scaling.std, data.values[0]])
+        run |= {"seeds": seeds, "shards": team.n_shards, "n_sampled": data.n_sampled}
+        shared = len(data.values) < data.n_rows  # then by how many processes does not matter
+        known = data.values[: data.n_sampled // team.n_shards] if shared else data.values
+        known_by = np.stack([data.scaling.unit, data.scaling.mean, data.scaling.std, _leverage(known)])
+        if place.anew:
+            forget(place.folder)
         return [Checkpoint(place.group(group), run, known_by, place.every) for group in range(count)]
 
     def _reference(self, rows: Rows, seed: int) -> torch.Tensor:
         """The rows by which restarts are judged and features exchanged: all, or a random sample of many; (n', d)."""
-        if rows.n <= JUDGED:
+        d = rows.local.shape[1]
+        fit = self._n_judged(d)
+        if rows.n <= min(JUDGED, fit):
             return rows.take()
-        room = max(SAMPLE_BYTES // (4 * rows.local.shape[1]), JUDGED)
+        room = min(max(SAMPLE_BYTES // (4 * d), JUDGED), fit)
         order = torch.randperm(rows.n, generator=torch.Generator().manual_seed(seed))[: min(MANY, room)]
         return rows.take(order.to(rows.local.device))
+
+    def _n_judged(self, d: int) -> int:
+        """How many rows of ``d`` columns the exchange of features has memory for: what it makes of them is larger."""
+        shuffled = 2 * max(4 * d, NULL + d) if d < NULL // 4 else 0
+        each = 4 * (11 * ROWS[1] + 5 * d + shuffled)
+        least = max(LEAST_JUDGED, self.n_neighbors + 2)
+        # Sampled rows take a quarter; the last one is for what libraries set aside, which differs between processors.
+        return max(memory.fitting(MANY, each, 1 / 2, fixed=20 * d * ROWS[1]), least)
 
     def _keep_best(
         self,
@@ -586,8 +647,9 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
     ) -> list[np.ndarray]:
         """Selections to improve beside the learned ones; single exchanges can get stuck, and seldom twice.
 
-        One is random. For screened coverage there are two more: a structure that several features have to be seen
-        together for has a low energy, and what stands out of much noise is smooth on the graph of all features.
+        One is random. For screened coverage there are three more: a structure that several features have to be seen
+        together for has a low energy, what stands out of much noise is smooth on the graph of all features, and what
+        few samples tell is told by linear regressions.
         """
         order = np.random.RandomState(0).permutation(d)
         if not isinstance(objective, Screened):
@@ -595,7 +657,12 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         joint, _ = exchange_features(
             points, order[-m:], self.n_neighbors, Energy(points), max_passes=2, should_stop=report.exchange
         )
-        return [order[:m], joint, objective.surest(m, self.n_neighbors, ROWS[1])]
+        return [
+            order[:m],
+            joint,
+            objective.surest(m, self.n_neighbors, ROWS[1]),
+            objective.linear(m),
+        ]
 
     def _judge(self, points: torch.Tensor, features: np.ndarray, objective: Objective) -> float:
         return judge(points, features, self.n_neighbors, objective, JUDGED)
@@ -654,6 +721,15 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         )
 
 
+def _leverage(values: np.ndarray) -> np.ndarray:
+    """Means of ``|values|`` (n, d) with weights that grow from row to row: rows in another order have others; (d,)."""
+    n, total = len(values), np.zeros(values.shape[1])
+    for start in range(0, n, KNOWN_ROWS):
+        block = np.abs(values[start : start + KNOWN_ROWS])
+        total += np.arange(start + 1, start + len(block) + 1) / n @ block
+    return total / n
+
+
 def _train_group(
     rows: Rows,
     m: int,
@@ -690,11 +766,12 @@ def _estimated_energy(data: Standardized, rows: Rows, places: np.ndarray, k: int
     for shard in team.shards:
         at = shard * n // team.n_shards
         for block in data.column_blocks(places, at, (shard + 1) * n // team.n_shards):
-            D = cross_squared_distances(queries, torch.from_numpy(block))  # (B, b)
-            here = ((own >= at) & (own < at + len(block))).nonzero().squeeze(-1)
-            D[here, own[here] - at] = torch.inf
-            nearest = torch.cat([nearest, D], 1).topk(k + 1, largest=False).values
-            at += len(block)
+            for part in torch.from_numpy(block).split(max(1, memory.scaled(ESTIMATED_BLOCK) // len(some))):
+                D = cross_squared_distances(queries, part)  # (B, b)
+                here = ((own >= at) & (own < at + len(part))).nonzero().squeeze(-1)
+                D[here, own[here] - at] = torch.inf
+                nearest = torch.cat([nearest, D], 1).topk(k + 1, largest=False).values
+                at += len(part)
     nearest = torch.cat(team.gather(nearest), 1).topk(k + 1, largest=False).values
     E = nearest[:, : min(k + 1, n - 1)]
     return float((exact_similarities(E, k) * E).sum()) * n / len(some) / 2

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .nn import NeighborGraph, cross_squared_distances, squared_distances
+from .regression import Regression
 from .screening import Screen
 from .trials import Criterion, Rest, Trials
 
@@ -67,14 +68,14 @@ class Coverage:
 
     @torch.no_grad()
     def _distances(self, neighbors: Tensor, rows: Tensor) -> Tensor:
-        """Mean squared difference over all features between ``rows (B,)`` and ``neighbors (R, B, c)``."""
+        """Mean squared difference over all features between ``rows (B,)`` and ``neighbors (..., B, c)``."""
         if self.D is not None:
             return self.D[rows[:, None], neighbors]
         d = self.X.shape[1]
         chunk = max(1, BUDGET // (neighbors.shape[-1] * d))
         parts = [
             squared_distances(self.X[rows[i : i + chunk]], self.X, indices[i : i + chunk])
-            for indices in neighbors
+            for indices in neighbors.reshape(-1, *neighbors.shape[-2:])
             for i in range(0, len(rows), chunk)
         ]
         return torch.cat(parts).view(neighbors.shape) / d
@@ -100,6 +101,10 @@ class Screened(Coverage):
         """The m features that the graph of all features explains most surely; (m,)."""
         trials = Trials(self.X, k, self.X.shape[1], n_rows=n_rows)
         return Screen(trials).surest(m).cpu().numpy()
+
+    def linear(self, m: int) -> np.ndarray:
+        """Features (m,), each the one that adds most to what regressions on those before it explain."""
+        return Regression(self.X).greedy(m).cpu().numpy()
 
     def judge(self, features: np.ndarray, k: int, n_rows: int) -> float:
         """Screened coverage of ``features`` on a fixed sample of ``n_rows`` samples; free of units."""

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from .distributed import Team
-from .sources import ArrayRows, RowSource
+from .memory import scaled
+from .sources import ArrayRows, RowSource, column_groups
 
 __all__ = ["Moments", "Scaling", "Standardized", "sample_position", "standardize", "standardize_rows"]
 
@@ -145,14 +146,14 @@ def standardize_rows(
     *,
     seed: int = 0,
     team: Team | None = None,
-    check: Callable[[np.ndarray, int], None] | None = None,
+    check: Callable[[np.ndarray, int, slice], None] | None = None,
 ) -> Standardized:
     """Standardise all rows, or a random sample of ``n_sampled``, by the mean and deviation of all, in one pass.
 
     With a ``team`` the rows are cut into its shards, each of which gives the same number of rows to the sample, and
-    every process reads and holds its own. ``check`` is called with each block and the number of its first row before
-    anything is done with it. Rows on disk are kept as they are until the pass is over; those in memory, dense or
-    sparse, are looked up afterwards, so that nothing but the result takes room.
+    every process reads and holds its own. ``check`` is called with each block, the number of its first row and its
+    columns before anything is done with it. Rows on disk are kept as they are until the pass is over; those in memory,
+    dense or sparse, are looked up afterwards, so that nothing but the result takes room.
     """
     n, d = source.shape
     n_sampled = n if n_sampled is None else n_sampled
@@ -162,21 +163,25 @@ def standardize_rows(
     ids_held = np.concatenate(sample)
     in_memory = isinstance(source, ArrayRows)
     raw = np.empty((0 if in_memory else len(ids_held), d), dtype=source.dtype)
-    gathered, filled = [], 0
-    for shard, ids in zip(shards, sample, strict=True):
-        moments = Moments(d)
-        at = shard * n // n_shards
-        for block in source.blocks(at, (shard + 1) * n // n_shards):
-            if check is not None:
-                check(block, at)
-            moments.update(block)
-            if not in_memory:
-                low, high = np.searchsorted(ids, (at, at + len(block)))
-                raw[filled + low : filled + high] = block[ids[low:high] - at]
-            at += len(block)
-        gathered.append(moments.packed())
-        filled += len(ids)
-    everywhere = [np.stack(gathered)]  # of each process (shards, 5, d)
+    gathered = []
+    for group in column_groups(source):
+        columns = slice(group[0], group[-1] + 1) if len(group) else slice(0)
+        of_shards, filled = [], 0
+        for shard, ids in zip(shards, sample, strict=True):
+            moments = Moments(len(group))
+            at = shard * n // n_shards
+            for block in source.blocks(at, (shard + 1) * n // n_shards, None if len(group) == d else group):
+                if check is not None:
+                    check(block, at, columns)
+                moments.update(block)
+                if not in_memory:
+                    low, high = np.searchsorted(ids, (at, at + len(block)))
+                    raw[filled + low : filled + high, columns] = block[ids[low:high] - at]
+                at += len(block)
+            of_shards.append(moments.packed())
+            filled += len(ids)
+        gathered.append(np.stack(of_shards))
+    everywhere = [np.concatenate(gathered, axis=2)]  # of each process (shards, 5, d)
     if team is not None:
         everywhere = [share.numpy() for share in team.gather(torch.from_numpy(everywhere[0]))]
     moments = Moments(d)
@@ -184,7 +189,7 @@ def standardize_rows(
         moments.merge(part)
     scaling, varies = moments.scaling(source.dtype)
     values = np.empty((len(ids_held), len(scaling.std)), dtype=np.float32)
-    width = max(1, BLOCK // max(1, d))
+    width = max(1, scaled(BLOCK) // max(1, d))
     for i in range(0, len(values), width):
         part = source.take(ids_held[i : i + width]) if isinstance(source, ArrayRows) else raw[i : i + width]
         values[i : i + width] = scaling(part if varies.all() else part[:, varies])

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import signal
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from . import memory
 from .cli_common import FAILED, INTERRUPTED
 from .joint import DirichletSelector
 from .progress import refit_progress
 from .runtime import resolve_device
+from .signals import on_stop
 from .stability import Stability, stability
 
 __all__ = ["FRACTION", "Refits", "check_refits", "described", "in_words", "refit"]
@@ -54,10 +53,11 @@ def refit(selector: Any, X: Any, n_subsamples: int, *, n_jobs: int, seconds: flo
     missing = "How stable the selection is was not measured"
     if selector.interrupted_:
         return Refits(note=f"{missing}, because the training was stopped.", code=INTERRUPTED)
-    if n_subsamples * seconds < WORTHWHILE or _on_gpu(selector):  # of which there is one, with its memory
+    # Of a GPU there is one, with its memory; and a limit to memory would have to do for all processes.
+    if n_subsamples * seconds < WORTHWHILE or _on_gpu(selector) or memory.limited():
         n_jobs = 1
     try:
-        with _stoppable(), refit_progress(show, n_subsamples) as callback:
+        with on_stop(_give_up, even_if_ignored=True), refit_progress(show, n_subsamples) as callback:
             found = stability(
                 _Silent(_like(selector)),
                 X,
@@ -145,12 +145,5 @@ def _short(x: float) -> str:
     return f"{round(x, 2) + 0.0:.2f}".replace("0.", ".", 1)
 
 
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, and both do so in the background of a shell too."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _give_up() -> None:
+    raise KeyboardInterrupt

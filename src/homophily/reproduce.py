@@ -6,24 +6,24 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, indent
 
 from joblib import cpu_count
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from .cli_common import FAILED, INTERRUPTED
 from .commands import command_line
 from .evaluation import Cell, RunStore
 from .evaluation.running import Backend, Job
+from .evaluation.tables import markdown as as_markdown
 from .experiments import EXPERIMENTS, Results, Settings, Study
 from .experiments.costs import estimate
 from .experiments.drawings import experiment_figures
-from .output import STORE, check_store_folder, write_whole
+from .output import STORE, as_csv, check_store_folder, make_folder, write_whole
 from .report import Section, results_page
 from .run_progress import follow, in_words
-from .wording import counted
+from .wording import counted, shown
 
 __all__ = ["run_reproduce"]
 
@@ -61,7 +61,7 @@ def run_reproduce(
         with RunStore(folder / STORE if (folder / STORE).is_file() else ":memory:") as store:
             _show_plan(out, experiment, store, backend)
         return 0
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with RunStore(folder / STORE) as store:
         total, before = len(experiment.cells), experiment.done(store)
         if before:
@@ -84,8 +84,8 @@ def run_reproduce(
     for note in notes:
         out.print(fill(note, width))
     if results.tables:
-        log.print(f"\nWritten to [bold]{escape(str(place))}[/]: {', '.join(sorted(os.listdir(place)))}")
-        log.print(f"Report: [bold]{escape(str(place / 'report.html'))}[/]")
+        log.print(f"\nWritten to [bold]{shown(place)}[/]: {', '.join(sorted(os.listdir(place)))}")
+        log.print(f"Report: [bold]{shown(place / 'report.html')}[/]")
     if interrupted:
         log.print(f"Stopped: {done} of {total} cells are done and kept; the same command goes on from there.")
         return INTERRUPTED
@@ -102,9 +102,10 @@ def _label(name: str, settings: Settings) -> str:
 def _write(place: Path, experiment: Study, settings: Settings, results: Results, notes: list[str]) -> None:
     if not results.tables:  # stopped before anything was finished
         return
-    place.mkdir(exist_ok=True)
-    said = "\n".join(f"- {note}" for note in notes)
-    markdown = [f"    {command_line()}\n", *(table.turned().to_markdown() for table in results.tables), said]
+    make_folder(place)
+    said = "\n".join(f"- {as_markdown(note)}" for note in notes)
+    command = indent(command_line(), "    ", lambda line: True)
+    markdown = [f"{command}\n", *(table.turned().to_markdown() for table in results.tables), said]
     texts = {
         "tables.txt": "\n".join([*(table.to_text(120) for table in results.tables), *notes]) + "\n",
         "tables.md": "\n".join(markdown) + "\n",
@@ -112,7 +113,7 @@ def _write(place: Path, experiment: Study, settings: Settings, results: Results,
         "report.html": _report(experiment, settings, results, notes),
     }
     for name, frame in results.frames.items():
-        texts[f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n")
+        texts[f"{name}.csv"] = as_csv(frame)
     for name, text in texts.items():
         write_whole(place / name, text)
 

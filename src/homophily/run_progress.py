@@ -16,6 +16,7 @@ from rich.progress import Progress as Bar
 
 from .evaluation import Cell
 from .evaluation.running import Job
+from .signals import stop_requested
 
 __all__ = ["follow", "in_words"]
 
@@ -25,7 +26,7 @@ Run = Callable[[Callable[[Job], object]], Generator[tuple[Job, list[Cell]], None
 
 
 def follow(run: Run, total: int, done: int, *, quiet: bool) -> tuple[list[tuple[Job, Cell]], bool]:
-    """Drive ``run(on_start)`` to its end and show how it goes; the cells that failed, and whether Ctrl-C ended it.
+    """Drive ``run(on_start)`` to its end and show how it goes; the cells that failed, and whether the user stopped it.
 
     In a terminal that is a bar, elsewhere a line every half minute; with ``quiet`` nothing.
     """
@@ -36,6 +37,8 @@ def follow(run: Run, total: int, done: int, *, quiet: bool) -> tuple[list[tuple[
                 for job, cells in results:
                     progress.finished(job, cells)
                     failed += [(job, cell) for cell in cells if cell.failed is not None]
+                    if stop_requested():
+                        return failed, True
         except KeyboardInterrupt:
             return failed, True
     return failed, False

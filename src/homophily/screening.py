@@ -11,15 +11,19 @@ explained beyond chance, the objective of the selection A (m of d features) is
 .. math::
     - \log\Big(\frac1d \sum_f b_f + \frac{m \tau}d\Big)
     - \log\Big(\frac1m \sum_{f \in A} \min(b_f, \tau) / \tau + \nu\Big)
-    + \frac\zeta m \max\big(\log(E_A / E_0), -c\big).
+    + \frac\zeta m \max\big(\log(E_A / E_0), -c\big)
+    + \kappa \log(1 - \ell_A).
 
 The first term asks that the graph explain all there is to explain; the second that each selected feature belong to the
 rest at least a little, and pays nothing for being a copy; the third that they be smooth on their own graph, up to a
 factor, in comparison with as many unrelated ones (:math:`E_0`): a structure of few features that no one of them shows
 alone, such as a circle. It matters while m is small. Features with heavy tails, alike in nearly all samples, are smooth
 together whatever they are, so that a small selection with such features has as :math:`E_0`, if that is less, the energy
-of its own features, each with its samples in another order. The small constants keep the logarithms quiet where nothing
-is explained.
+of its own features, each with its samples in another order. The fourth is what linear regressions on the selected
+features leave, :math:`\ell_A` being the share of the data that they explain of the features with :math:`b_f > 0`
+(:mod:`homophily.regression`): where samples are few, neighbours tell less than lines do. Where most features are noise
+it hardly matters, for as little of the data is explained by whatever is selected. The small constants keep the
+logarithms quiet where nothing is explained.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ import torch
 from torch import Tensor
 
 from .nn import NeighborGraph, cross_squared_distances
+from .regression import Regression
 from .trials import BLOCK, Rest, Trials, energies
 
 __all__ = ["Explained", "Screen", "discovery_threshold"]
@@ -40,6 +45,7 @@ RATE = 0.1  # of false discoveries among the features that count as explained
 ENOUGH = 0.15  # tau: what the others have to explain of a selected feature
 QUIET = 0.05  # nu
 JOINT, FACTOR = 8.0, math.log(2)  # zeta, c
+LINEAR = 2.0  # kappa
 LITTLE = 1e-3  # variance in a sample, of 1 in all, below which a feature hardly varies
 HEAVY = 4.0  # kurtosis of heavy tails; a sample of a normal variable hardly has as much
 SMALL = 16  # features of a selection small enough for the third term to matter much
@@ -71,6 +77,7 @@ class Screen:
 
     def __init__(self, trials: Trials) -> None:
         self.trials, self.passes = trials, 0
+        self.regression = Regression(trials.Q)
         self.d, self.B, A = trials.X.shape[1], len(trials.rows), len(trials.among)
         generator = torch.Generator().manual_seed(1)
         self.relabelled = [
@@ -107,7 +114,8 @@ class Screen:
         if self.shadow is not None and self.heavy[chosen].any():
             unrelated = min(unrelated, max(self._energy(self.shadow, self.shadow.distances(chosen)), 1e-30))
         belonging = self._belonging(beyond[chosen]).mean()
-        return float(self._value(beyond.sum() / self.d, belonging, found.energy / unrelated))
+        linear = self.regression.explained(torch.tensor(chosen, device=beyond.device), (beyond > 0).to(beyond.dtype))
+        return float(self._value(beyond.sum() / self.d, belonging, found.energy / unrelated, linear))
 
     def explained(self, chosen: list[int], sums: Tensor) -> Explained:
         """What the graph of a selection explains, with its :meth:`Trials.sums`."""
@@ -161,6 +169,7 @@ class Screen:
         if self.weight.sum() < max(2, len(chosen) / 4):  # as long as next to nothing is explained, all features count
             self.weight, self.offset = torch.ones_like(r), torch.zeros_like(r)
         index = torch.tensor(chosen, device=sums.device)
+        self.regression.weigh(self.weight)
         self.share = self.weight / self.unexplained
         root = self.share.sqrt()
         everything = cross_squared_distances(trials.Q * root, trials.X[trials.among] * root)  # (B, A)
@@ -171,8 +180,9 @@ class Screen:
     def shortlist(self, rest: Rest, chosen: list[int], at: int, count: int) -> Tensor:
         """The features that best tell, among the nearest in the others, those that are near in the target too.
 
-        After the first pass a quarter of them are those that the others explain most surely: once the graph is clear,
-        its nearest are all near in the target, and nothing is left to tell. Before it is, they are near-copies.
+        A quarter of them are those that add most to what regressions on the others explain. After the first pass
+        another quarter are those that the others explain most surely: once the graph is clear, its nearest are all near
+        in the target, and nothing is left to tell. Before it is, they are near-copies.
         """
         trials, gone = self.trials, chosen[at]
         self.chosen, self.at = chosen, at
@@ -183,11 +193,15 @@ class Screen:
         self.of_chosen[at] = self.r[gone]
         if self.shadow is not None:
             self.shadow_rest = self.shadow.rest(self.shadow.distances(chosen[:at] + chosen[at + 1 :]))
-        sure = self.r / self.spread
-        sure[chosen] = -torch.inf
-        explained = sure.topk(count // 4 if self.passes > 1 else 0).indices
-        told = trials.telling(rest, self.left, chosen + explained.tolist(), count - len(explained))
-        return torch.cat([explained, told])
+        others = torch.tensor(chosen[:at] + chosen[at + 1 :], dtype=torch.long, device=self.r.device)
+        self.linear, self.gain = self.regression.gains(others)
+        sure = torch.stack([self.gain, self.r / self.spread])
+        sure[:, chosen] = -torch.inf
+        best = sure[0].topk(count // 4).indices
+        sure[1, best] = -torch.inf
+        best = torch.cat([best, sure[1].topk(count // 4 if self.passes > 1 else 0).indices])
+        told = trials.telling(rest, self.left, chosen + best.tolist(), count - len(best))
+        return torch.cat([best, told])
 
     def values(self, graph: NeighborGraph, trial: Tensor) -> Tensor:
         """Objective (G,) with each feature of ``trial (G,)`` in the place at turn, whose graphs are given."""
@@ -212,7 +226,8 @@ class Screen:
             own = ((shadows.weights * shadows.distances).sum((-2, -1)) / B).clamp(1e-30, self.unrelated)
             unrelated = torch.where(self.heavy[trial] | self.heavy[rest].any(), own, unrelated)
         energy = (graph.weights * graph.distances).sum((-2, -1)) / B
-        return self._value(covered / self.d, belonging / trials.m, energy / unrelated)
+        linear = self.linear + self.gain[trial]
+        return self._value(covered / self.d, belonging / trials.m, energy / unrelated, linear)
 
     def settle(self, feature: int) -> None:
         """Put ``feature`` in the place at turn."""
@@ -250,12 +265,13 @@ class Screen:
         a = a.clamp(torch.zeros_like(a), y.mean() / x.mean())
         return (a + (y.mean() - a * x.mean()) * self.kurtosis).clamp_min(1e-30).sqrt()
 
-    def _value(self, covered: Tensor, belonging: Tensor, ratio: Tensor) -> Tensor:
+    def _value(self, covered: Tensor, belonging: Tensor, ratio: Tensor, linear: Tensor) -> Tensor:
         floor = self.trials.m * ENOUGH / self.d
         joint = ratio.clamp_min(1e-30).log()
         if self.trials.m > 1:  # a single feature has nothing else to be judged by
             joint = joint.clamp_min(-FACTOR)
-        return JOINT / self.trials.m * joint - (covered.clamp_min(0) + floor).log() - (belonging + QUIET).log()
+        graph = JOINT / self.trials.m * joint - (covered.clamp_min(0) + floor).log() - (belonging + QUIET).log()
+        return graph + LINEAR * (1 - linear).clamp_min(1e-6).log()  # rounding may explain more than there is
 
     @cached_property
     def heavy(self) -> Tensor:

@@ -16,9 +16,11 @@ from torch import Tensor
 
 from .checkpoint import Checkpoint
 from .distributed import ALONE, Team, WorkerLostError
+from .memory import scaled
 from .nn import KNNGraph, UniqueFeatureSelector
 from .objectives import Objective, Screened
 from .preprocessing import sample_position
+from .shapes import Of
 
 __all__ = [
     "HISTORY",
@@ -294,7 +296,11 @@ def _restore(
     team: Team,
 ) -> tuple[int, bool]:
     """Put what the first process finds in its checkpoint in place everywhere; steps done, and whether that was all."""
-    saved, finished = (None, False) if checkpoint is None or team.rank else checkpoint.load()
+    saved, finished = None, False
+    if checkpoint is not None and not team.rank:
+        R, d, m = selector.logits.shape
+        lengths = {"restarts": R, "features": d, "selected": m}
+        saved, finished = checkpoint.load({**STATE, **{f"history/{name}": PAST for name in history}}, lengths)
     steps = 0 if saved is None else len(saved["history/loss"])
     steps, is_finished = map(int, team.first_(torch.tensor([steps, int(finished)])))
     if not steps:
@@ -319,6 +325,10 @@ def _restore(
 
 
 ADAM = ("step", "exp_avg", "exp_avg_sq")
+# What the arrays of a state are.
+LIKE_LOGITS = Of("f", ("restarts", "features", "selected"), finite=True)
+STATE = {"step": Of("f", (1,), finite=True), **dict.fromkeys(("logits", "exp_avg", "exp_avg_sq"), LIKE_LOGITS)}
+PAST = Of("f", ("steps", "restarts"))
 
 
 def _on_shard(
@@ -344,7 +354,7 @@ def _differentiate(
     leaf = points.requires_grad_()
     sums = points.new_zeros(R, 2)
     among = torch.arange(n_among, device=points.device)
-    chunk = max(1, CHUNK // (R * graph.width(n_among) * max(graph.k + 2, m)))
+    chunk = max(1, scaled(CHUNK) // (R * graph.width(n_among) * max(graph.k + 2, m)))
     for i in range(0, len(at), chunk):
         part = slice(i, i + chunk)
         # All rows are taken as they are: gathering them, and adding up their gradients, would cost a tenth of a step.
@@ -400,7 +410,7 @@ def judge(X: Tensor, features: np.ndarray, k: int, objective: Objective, n_rows:
     graph = KNNGraph(k, exact=True)
     judged = everyone[:n_rows]
     total = 0.0
-    for rows in judged.split(max(1, CHUNK // ((k + 1) * len(features)))):
+    for rows in judged.split(max(1, scaled(CHUNK) // ((k + 1) * len(features)))):
         S = graph(chosen, chosen[rows], rows)
         total += float(objective(S, len(features), rows, everyone))
     return total * len(X) / len(judged)

@@ -10,6 +10,7 @@ from sklearn.base import _fit_context
 from ..base import BaseSelector
 from ..datasets import paper_dataset
 from ..progress import StepCallback, Steps, step_progress
+from ..shapes import Of
 
 __all__ = ["DECADES", "Baseline", "best"]
 
@@ -42,6 +43,13 @@ class Baseline(BaseSelector):
     """What the paper sets on single data sets, by their names in ``PAPER_DATASETS``."""
 
     nested: ClassVar[bool] = True
+
+    _fitted: ClassVar[dict[str, Of]] = {
+        **BaseSelector._fitted,
+        "history_": Of("n", (None,), each=True),
+        "n_iter_": Of("i"),
+        "interrupted_": Of("b"),
+    }
 
     @classmethod
     def from_paper(cls, n_features_to_select: int | None = None, *, dataset: str | None = None, **others: Any) -> Self:

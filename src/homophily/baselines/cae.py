@@ -18,6 +18,7 @@ from ..base import BaseSelector
 from ..nn.feature_selector import gumbel_like, gumbel_softmax
 from ..progress import Steps
 from ..runtime import on_device, one_thread
+from ..shapes import Of
 from ..training import check_temperature, pick_features, selection_strength
 from .autoencoder import batches, check_finite, glorot
 from .base import Baseline
@@ -88,6 +89,8 @@ class ConcreteAutoencoder(Baseline):
     >>> len(set(ConcreteAutoencoder(2, max_iter=50, random_state=0).fit(X).selected_features_))
     2
     """
+
+    _fitted: ClassVar[dict[str, Of]] = {**Baseline._fitted, "confidence_": Of("f")}
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseSelector._parameter_constraints,

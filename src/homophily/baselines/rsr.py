@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval
 
 from ..base import BaseSelector
 from ..progress import Steps
+from ..shapes import Of
 from .base import DECADES, Baseline, best
 from .reweighting import SMOOTHING, settle
 
@@ -71,6 +72,8 @@ class RSR(Baseline):
     >>> RSR(4).fit(X).get_support(indices=True).tolist()  # the first four have something in common
     [0, 1, 2, 3]
     """
+
+    _fitted: ClassVar[dict[str, Of]] = {**Baseline._fitted, "reg_max_": Of("f")}
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseSelector._parameter_constraints,

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from ..base import BaseSelector
+from ..eigen import eigenvectors, lanczos
 from ..graph import k_nearest
 from ..progress import Steps
 from .base import DECADES, Baseline, best
@@ -176,7 +177,7 @@ class _Dense:
         self.A, self.c = A, c
 
     def __call__(self, diagonal: np.ndarray) -> tuple[np.ndarray, float]:
-        _, W = scipy.linalg.eigh(self.A + np.diag(diagonal), subset_by_index=[0, self.c - 1])
+        W = eigenvectors(self.A + np.diag(diagonal), 0, self.c)
         return W, float(np.sum(W * (self.A @ W)))
 
 
@@ -222,7 +223,7 @@ class _LowRank:
         for more, tol in ((1, 0), (2, 0), (4, 1e-6)):
             try:
                 vectors = min(d, more * _lanczos_vectors(self.c))
-                return eigsh(operator, k=self.c, which="LA", v0=self.start, ncv=vectors, tol=tol)[1]
+                return lanczos(operator, self.c, self.start, ncv=vectors, tol=tol)[1]
             except ArpackNoConvergence as error:
                 reason = error
         raise ValueError(

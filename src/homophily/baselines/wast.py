@@ -15,6 +15,7 @@ from ..base import BaseSelector
 from ..datasets import PAPER_DATASETS
 from ..progress import Steps
 from ..runtime import on_device, one_thread
+from ..shapes import Of
 from .autoencoder import batches, check_finite
 from .base import Baseline, best
 
@@ -86,6 +87,8 @@ class WAST(Baseline):
     >>> WAST(5, random_state=0).fit(X).n_connections_
     (800, 800)
     """
+
+    _fitted: ClassVar[dict[str, Of]] = {**Baseline._fitted, "n_connections_": Of("t")}
 
     _parameter_constraints: ClassVar[dict] = {
         **BaseSelector._parameter_constraints,

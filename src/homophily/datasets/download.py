@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..persistence import replacing
+from ..drafts import replacing, writing
+from ..errors import OutputError
 from .real import Dataset, cache_folder, dataset_path, paper_dataset
 
 if TYPE_CHECKING:
@@ -95,9 +96,11 @@ def _download(url: str, data: Dataset, folder: Path) -> Path:
 
     by_hand = f"or get {data.source} from {data.origin} and put it into {folder}"
     path = folder / data.source
+    elsewhere = "set HOMOPHILY_CACHE to another folder, or name one (in the command line: --data-dir)"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as draft:
+        with writing(folder, elsewhere=elsewhere):
+            folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path, elsewhere) as draft:
             _transfer(url, draft)
             found = pooch.file_hash(str(draft))
             if found != data.sha256:
@@ -105,15 +108,14 @@ def _download(url: str, data: Dataset, folder: Path) -> Path:
                     f"{url} has another checksum than {data.name} (SHA-256 {found:.8}..., expected "
                     f"{data.sha256:.8}...) and was not kept. Set HOMOPHILY_DATA_URL to another mirror, {by_hand}."
                 )
-    except FetchError:
+    except (FetchError, OutputError):
         raise
     except RequestException as error:  # an OSError, too
         kind, message = _what_happened(error)
         raise kind(f"{url} could not be downloaded: {message}, {by_hand}.") from error
     except OSError as error:
         raise FetchError(
-            f"{path} could not be written ({error.strerror or error}). Set HOMOPHILY_CACHE to another folder, or name "
-            "one (in the command line: --data-dir)."
+            f"{path} could not be written ({error.strerror or error}). {elsewhere[0].upper()}{elsewhere[1:]}."
         ) from error
     return path
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -161,10 +161,22 @@ class Cluster:
             return None
         future = self.data.get(id(data))
         if future is None or future.status != "finished":  # not yet sent, or lost
-            # By a name of their own: other drivers may send, and then drop, the same.
-            future = self.client.scatter(data, broadcast=True, hash=False, timeout=self.patience)
-            self.data[id(data)] = future
+            future = self.data[id(data)] = self._scattered(data)
         return future
+
+    def _scattered(self, data: Any) -> Any:
+        from distributed.comm import CommClosedError
+
+        for _ in range(ATTEMPTS - 1):
+            # A worker that dies while it is sent them makes the scheduler hang up on us.
+            with suppress(CommClosedError):
+                return self._scatter(data)
+            self._workers()
+        return self._scatter(data)
+
+    def _scatter(self, data: Any) -> Any:
+        # By a name of their own: other drivers may send, and then drop, the same.
+        return self.client.scatter(data, broadcast=True, hash=False, timeout=self.patience)
 
     def _result(self, future: Any, job: Job) -> list[Cell] | None:
         """The measured cells; None if they, or the data that they need, went with a worker."""

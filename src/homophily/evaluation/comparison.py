@@ -20,6 +20,7 @@ from sklearn.model_selection import ParameterGrid
 from ..base import check_numbers
 from ..io import InputError
 from ..preprocessing import standardize
+from ..wording import counted
 from .cell import METRICS, RANDOM, Cell
 from .measuring import MEASURES, Judge, measure
 from .running import Backend, Job, execute
@@ -202,7 +203,12 @@ class Comparison:
             try:
                 train, _ = judge.rows(n, split, tuning=tuning)
             except ValueError as error:  # too few rows, or rows of a class, to split
-                raise InputError(f"The {n} rows cannot be split: {error}") from error
+                why = str(error)
+                if "train set will be empty" in why:
+                    why = (
+                        f"test_size={judge.test_size} leaves none to select on. Give more rows, or a smaller fraction."
+                    )
+                raise InputError(f"{counted(n, 'row')} cannot be split: {why}") from error
             usable = len(standardize(self.X[train]).kept)
             if self.ms[-1] > usable:
                 where = "to tune with" if split < 0 else f"of split {split + 1}"

@@ -17,11 +17,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..errors import InputError, OutputError
+
 __all__ = ["Claim", "RunStore"]
 
 APPLICATION = int.from_bytes(b"hmph", "big")  # SQLite keeps this number in the header of the file
 FORMAT = 2  # 1 had no claims
-PATIENCE = 60  # seconds to wait while another process writes
+PATIENCE = 60.0  # seconds to wait while another process writes
 LEASE = 60.0  # seconds for which a claim holds; it is renewed four times as often
 CLAIMS = "CREATE TABLE claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID"
 
@@ -45,6 +47,15 @@ class RunStore:
     ----------
     path : str or Path
         The file. It is made if it is not there.
+    patience : float, default=60.0
+        Seconds to wait while another process writes.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be used now, here and in every method.
+    InputError
+        If it is damaged or no store; it is then left as it is, and ``homophily runs recover`` can help.
 
     Examples
     --------
@@ -55,15 +66,18 @@ class RunStore:
     {'accuracy': 0.9}
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path, *, patience: float | None = None) -> None:
+        self.path, self.patience = path, PATIENCE if patience is None else patience
         self.owner = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
         self._lock = threading.RLock()  # joblib asks for work in threads of its own
         with self._explained():
-            self._connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(
+                path, timeout=self.patience, isolation_level=None, check_same_thread=False
+            )
         try:
             with self._transaction():  # of two processes that find no file one sets it up
                 self._set_up()
+            self._check()  # before work is done that could not be kept
         except BaseException:
             self._connection.close()
             raise
@@ -75,23 +89,29 @@ class RunStore:
             execute("CREATE TABLE cells (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
             found = 1
         elif execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-            raise ValueError(f"{self.path} is an SQLite file of another program; {EXPECTED}")
+            raise InputError(f"{self.path} is an SQLite file of another program; {EXPECTED}")
         else:
             found = execute("PRAGMA user_version").fetchone()[0]
         if found == 1:
             execute(CLAIMS)
             execute(f"PRAGMA user_version = {FORMAT}")
         elif found != FORMAT:
-            raise ValueError(
+            raise InputError(
                 f"{self.path} is a store of format {found}, and this version of homophily reads up to {FORMAT}; use "
                 "the version that wrote it, or another file."
             )
+
+    def _check(self) -> None:
+        with self._explained():
+            found = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise self._damaged(" ".join(found.split()))
 
     def get(self, key: Mapping[str, Any]) -> Any:
         """The value under ``key``, or None."""
         with self._explained():
             row = self._connection.execute("SELECT value FROM cells WHERE key = ?", (canonical(key),)).fetchone()
-        return None if row is None else json.loads(row[0])
+        return None if row is None else self._read(row[0])
 
     def put(self, key: Mapping[str, Any], value: Any) -> None:
         """Keep ``value`` under ``key``, on disk when this returns; nothing happens if there is a value already."""
@@ -108,18 +128,18 @@ class RunStore:
         """All keys and values, in the order of their keys."""
         with self._explained():
             rows = self._connection.execute("SELECT key, value FROM cells ORDER BY key").fetchall()
-        return ((json.loads(key), json.loads(value)) for key, value in rows)
+        return ((self._key(key), self._read(value)) for key, value in rows)
 
     def keys(self) -> list[dict[str, Any]]:
         """All keys, in order."""
         with self._explained():
             rows = self._connection.execute("SELECT key FROM cells ORDER BY key").fetchall()
-        return [json.loads(key) for (key,) in rows]
+        return [self._key(key) for (key,) in rows]
 
     def remove(self, unwanted: Callable[[dict[str, Any]], bool]) -> int:
         """Delete the cells whose key is ``unwanted``; how many those were."""
         with self._transaction():
-            keys = [key for (key,) in self._connection.execute("SELECT key FROM cells") if unwanted(json.loads(key))]
+            keys = [key for (key,) in self._connection.execute("SELECT key FROM cells") if unwanted(self._key(key))]
             self._connection.executemany("DELETE FROM cells WHERE key = ?", [(key,) for key in keys])
         return len(keys)
 
@@ -156,7 +176,7 @@ class RunStore:
         def renew() -> None:
             while not over.wait(LEASE / 4):
                 # A file that is locked now may not be so next time; a store may be closed before this is over.
-                with suppress(OSError, sqlite3.ProgrammingError), self._transaction():
+                with suppress(OSError, ValueError, sqlite3.ProgrammingError), self._transaction():
                     self._connection.execute(
                         "UPDATE claims SET until = ? WHERE owner = ?", (time.time() + LEASE, self.owner)
                     )
@@ -167,7 +187,7 @@ class RunStore:
             yield
         finally:
             over.set()
-            thread.join()
+            thread.join(1)  # it ends by itself, and would wait for a lock that an interrupt left to us
             with suppress(sqlite3.ProgrammingError), self._transaction():
                 self._connection.execute("DELETE FROM claims WHERE owner = ?", (self.owner,))
 
@@ -186,8 +206,10 @@ class RunStore:
     def _transaction(self) -> Iterator[None]:
         """All that is done inside, or nothing."""
         with self._explained():
-            self._connection.execute("BEGIN IMMEDIATE")
+            if self._connection.in_transaction:  # of an interrupt that came before its body and so never ended it
+                self._connection.execute("ROLLBACK")
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
@@ -197,18 +219,61 @@ class RunStore:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say what SQLite's errors mean: the file cannot be used now, or is none of ours."""
+        """Say what SQLite's errors mean: the file cannot be used now, is damaged or none of ours."""
         with self._lock:
             try:
                 yield
-            except sqlite3.OperationalError as error:
-                raise OSError(f"The store {self.path} cannot be used: {error}.") from error
             except sqlite3.ProgrammingError:  # says that the store is closed, nothing about the file
                 raise
             except sqlite3.DatabaseError as error:
-                raise ValueError(f"{self.path} is no store of results ({error}); {EXPECTED}") from error
+                code = getattr(error, "sqlite_errorcode", None)
+                if code == sqlite3.SQLITE_NOTADB:
+                    raise InputError(
+                        f"{self.path} is no store of results ({error}); {EXPECTED} If it was one and is damaged: "
+                        f"{self._remedy()}"
+                    ) from error
+                if code is None or code & 255 == sqlite3.SQLITE_CORRUPT:  # None: what it holds is no text
+                    raise self._damaged(str(error)) from error
+                if code & 255 in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    raise OSError(
+                        f"The store {self.path} is locked: another process has not let go of it for {self.patience:g} "
+                        "seconds. Try again when that is done, or end it."
+                    ) from error
+                message = f"The store {self.path} cannot be used: {error}."
+                if code & 255 == sqlite3.SQLITE_CANTOPEN:
+                    message += " Check that you may read and write it and the folder that it is in."
+                if code & 255 not in LACKING:
+                    raise OSError(message) from error
+                again = "give the same command again: what is finished is kept"
+                raise OutputError(f"{message} {LACKING[code & 255]}, then {again}.") from error
+
+    def _key(self, text: str) -> dict[str, Any]:
+        key = self._read(text)
+        if not isinstance(key, dict):
+            raise self._damaged(f"the key of a cell is {text[:20]!r}")
+        return key
+
+    def _read(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise self._damaged(f"a cell holds {text[:20]!r}") from error
+
+    def _damaged(self, how: str) -> InputError:
+        return InputError(f"The store {self.path} is damaged ({how}) and was left as it is. {self._remedy()}")
+
+    def _remedy(self) -> str:
+        return (
+            f"'homophily runs recover {self.path} NEW' saves every cell that can still be read to a new store; with "
+            "that in its place, the same command does the others."
+        )
 
 
+LACKING = {  # what SQLite says of the machine, and what helps
+    sqlite3.SQLITE_FULL: "Make room on the disk",
+    sqlite3.SQLITE_IOERR: "Check the disk and its limits (quota, ulimit -f)",
+    sqlite3.SQLITE_READONLY: "Allow writing to it, or copy it to another place",
+}
 EXPECTED = "expected a file that RunStore wrote, or none at that place."
 
 

@@ -176,9 +176,9 @@ class ResultTable:
             for i, row in enumerate(self.rows)
         ]
         lines = [self._flat_header(), ["---"] * len(self.header), *rows]
-        grid = "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
-        notes = "\n".join(f"- {note}" for note in self._notes_with_bold())
-        return "\n\n".join(part for part in (f"## {self.title}", grid, notes) if part) + "\n"
+        grid = "\n".join("| " + " | ".join(map(markdown, line)) + " |" for line in lines)
+        notes = "\n".join(f"- {markdown(note)}" for note in self._notes_with_bold())
+        return "\n\n".join(part for part in (f"## {markdown(self.title)}", grid, notes) if part) + "\n"
 
     def to_latex(self, width: int = 110) -> str:
         """A ``table`` for the package booktabs, in blocks of about ``width`` characters, which fit a page."""
@@ -371,6 +371,11 @@ LATEX = {
     "±": r"$\pm$",
     "−": "$-$",
 }
+
+
+def markdown(text: str) -> str:
+    """``text`` in one line, where it is neither HTML nor a link nor another cell of a table."""
+    return re.sub(r"[\\`<|]|(?<=\])\(", r"\\\g<0>", " ".join(text.splitlines()))
 
 
 def _latex(text: str) -> str:

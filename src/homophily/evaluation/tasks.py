@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.linalg import eigh
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
@@ -21,6 +20,7 @@ from sklearn.utils import check_array, check_random_state
 from threadpoolctl import threadpool_limits
 from torch import nn
 
+from ..eigen import eigenvectors, largest_eigenvectors
 from ..graph import symmetrize
 from ..preprocessing import standardize
 from ..runtime import one_thread
@@ -157,11 +157,11 @@ def _spectral_embedding(S: Any, n_vectors: int) -> np.ndarray:
         return np.zeros((n, n_vectors))
     if n <= DENSE_ROWS:
         A = (S.toarray() if sp.issparse(S) else S) * scale[:, None] * scale
-        vectors = eigh(A, subset_by_index=[n - n_vectors, n - 1])[1]
+        vectors = eigenvectors(A, n - n_vectors, n)
     else:
         A = sp.diags_array(scale) @ S @ sp.diags_array(scale)
         start = np.random.RandomState(0).normal(size=n)  # an eigenvector, such as sqrt(degrees), would end the search
-        vectors = sp.linalg.eigsh(A, n_vectors, which="LA", v0=start)[1]
+        vectors = largest_eigenvectors(A, n_vectors, start)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
 

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..persistence import replacing
+from ..drafts import replacing
 
 __all__ = [
     "BLUE",

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 __all__ = ["UniqueFeatureSelector", "algorithm_1", "gumbel_softmax", "orthogonalize", "project"]
 
+RIDGE = 1e-12  # of the squared norm of a column: what a pivot has to be to be more than rounding
+
 
 class UniqueFeatureSelector(nn.Module):
     r"""Learn ``m`` soft one-hot columns over ``d`` features.
@@ -113,8 +115,12 @@ def orthogonalize(F_hat: Tensor, epsilon: float = 1e-10) -> Tensor:
 
     A column that repeats others up to a residual of norm r comes out with norm of about
     :math:`r / \sqrt{r^2 + \epsilon}`. With a large ``epsilon`` it all but vanishes, and so does its energy: repeats
-    would be rewarded. Hence the small default, and float64 wherever the device has it. Should rounding still make the
-    matrix indefinite, the ridge grows by tens until it is not.
+    would be rewarded. Hence the small default, and float64 wherever the device has it.
+
+    Under an even smaller one, columns that repeat each other would leave a matrix that is indefinite, or positive by
+    nothing but rounding. Where a pivot is negative or less than 1e-12 of the squared norm of its column, the ridge of
+    all matrices of the batch is ten times ``epsilon``, at least 1e-12 of the largest squared norm of a column, and
+    grows by tens until none is. Rounding is a fraction of that norm, so this ends whatever the unit.
     """
     return _Orthogonal.apply(F_hat, None, epsilon)
 
@@ -135,12 +141,14 @@ class _Orthogonal(torch.autograd.Function):
         if G.device.type != "mps":
             G = G.to(torch.float64)
         A = G @ G.mT  # (..., m, m)
-        ridge = epsilon
-        for _ in range(12):
-            L, info = torch.linalg.cholesky_ex(A + ridge * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))
-            if not info.any():
-                break
-            ridge = max(10 * ridge, 1e-12)
+        L, singular = _factor(A, epsilon)
+        if singular:
+            ridge = max(10 * epsilon, RIDGE * float(A.diagonal(dim1=-2, dim2=-1).amax()))
+            for _ in range(12):
+                L, singular = _factor(A, ridge)
+                if not singular:
+                    break
+                ridge *= 10
         given = X
         if X is not None:
             X = X.to(G.dtype)
@@ -169,6 +177,13 @@ class _Orthogonal(torch.autograd.Function):
         Z_bar = Z_bar.to(F_hat.dtype)
         G_bar += Z_bar if X is None else Z_bar @ X
         return G_bar.mT, None, None
+
+
+def _factor(A: Tensor, ridge: float) -> tuple[Tensor, bool]:
+    """Cholesky factor of ``A + ridge I (..., m, m)``, and whether any pivot is negative or may be all rounding."""
+    L, info = torch.linalg.cholesky_ex(A + ridge * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))
+    pivots, squares = (x.diagonal(dim1=-2, dim2=-1) for x in (L, A))
+    return L, bool((info > 0).any() | (pivots.square() < RIDGE * squares).any())
 
 
 def algorithm_1(F_hat: Tensor, epsilon: float = 1e-6) -> Tensor:

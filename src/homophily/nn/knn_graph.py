@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from ..memory import scaled
 from .soft_topk import least_distance, soft_indicators
 
 __all__ = [
@@ -203,7 +204,7 @@ def nearest(queries: Tensor, points: Tensor, c: int, own: Tensor, *, ascending: 
     right[:, m, n:] = torch.inf
     avoid = torch.where(own < 0, n, own)[:, None]
 
-    budget = SEARCH_BUDGET
+    budget = scaled(SEARCH_BUDGET)
     if points.device.type == "cpu":
         budget = min(budget, max(SEARCH_CACHE, SEARCH_ROWS * width))
     chunk = max(1, budget // width)

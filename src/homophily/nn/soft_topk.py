@@ -42,6 +42,7 @@ __all__ = ["SOLVERS", "NotConvergedWarning", "soft_indicators", "soft_topk"]
 
 NEWTON_MAX_ITER = 100
 COARSE = 2**16  # entries of a plan from which it pays to begin in float32
+GAP = 1e4  # times reg: a wider gap between entries is as good as this one
 # Entries of a plan that are worked on at once. A processor is fastest when they stay in its cache, a GPU when they are
 # many.
 BLOCK_CPU, BLOCK = 2**18, 2**25
@@ -175,7 +176,9 @@ class _SoftTopK(torch.autograd.Function):
         smallest = E.topk(min(k + 2, c), largest=False).values  # ascending
         least = least_distance(distances.dtype)
         unit = _row_unit(E, smallest[:, k], k, least) if scale_rows else E.new_ones(len(E))
-        E, smallest = E / unit[:, None], smallest / unit[:, None]
+        # What is so far that 2 e b / reg would overflow is no farther than this: its place is not in doubt.
+        far = math.sqrt(torch.finfo(work).max)
+        E, smallest = ((x / unit[:, None]).clamp_(-far, far) for x in (E, smallest))
         tolerance = 1e-9 if distances.dtype == torch.float64 else 1e-6
         block = max(1, (BLOCK_CPU if E.device.type == "cpu" else BLOCK) // (c * (k + 2)))
         out = distances.new_empty(len(cuts) - 1, *E.shape)
@@ -236,6 +239,7 @@ def _entropic(find: Callable[[_Problem, _Dual], Tensor]) -> _Solver:
     """Solver whose plan ``find`` gives; (k+2, c, B)."""
 
     def forward(problem: _Problem) -> tuple[Tensor, Tensor]:
+        problem = _without_wide_gaps(problem)
         E, k, reg, cuts = problem.E.T.contiguous(), problem.k, problem.reg, problem.cuts
         c = len(E)
         # Without a rest (c = k + 1) the last anchor has no mass: it is left out and its column stays 0.
@@ -250,6 +254,24 @@ def _entropic(find: Callable[[_Problem, _Dual], Tensor]) -> _Solver:
         return torch.stack([plan[start:end].sum(0).T for start, end in pairwise(cuts)]), plan
 
     return _Solver(forward, _entropic_backward)
+
+
+def _without_wide_gaps(problem: _Problem) -> _Problem:
+    r"""The same problem with gaps between a row's smallest entries, and from 0 to the first, of at most ``GAP`` reg.
+
+    What lies before a gap is not in doubt: of mass, about :math:`e^{-gap / \gamma}` crosses it, which is 0 in any
+    precision, so the plan does not depend on its width. The potentials do, and their digits are lost in that of a row
+    with near-copies, whose unit is tiny: the marginals could not be met any more.
+    """
+    E, smallest, widest = problem.E, problem.smallest, GAP * problem.reg
+    gaps = smallest.diff(dim=-1, prepend=torch.zeros_like(smallest[:, :1]))
+    wide = (gaps.abs() > widest).any(-1, keepdim=True)
+    if not wide.any():
+        return problem
+    closed = gaps.clamp(-widest, widest).cumsum(-1)
+    last = (torch.searchsorted(smallest, E, right=True) - 1).clamp_min_(0)  # of the smallest that is not larger
+    moved = closed.gather(-1, last) + (E - smallest.gather(-1, last))
+    return problem._replace(E=torch.where(wide, moved, E), smallest=torch.where(wide, closed, smallest))
 
 
 def _entropic_backward(plan: Tensor, k: int, cuts: tuple[int, ...], reg: float, grad: Tensor) -> Tensor:
@@ -335,12 +357,11 @@ def _newton(problem: _Problem, dual: _Dual) -> Tensor:
     E, scores, b, nu = dual
     reg, tolerance = problem.reg, problem.tolerance
     borders = (problem.smallest[:, :-1] + problem.smallest[:, 1:]).T / 2  # (k+1, B)
-    if len(E) > len(borders):
-        # More entries crowd behind the last border than before it, and what leaks over it would move it most: one step
-        # of it alone, between two groups, saves up to three of all borders.
-        before = ((borders[-1] - E) * (2 / reg)).sigmoid_()  # (c, B)
-        excess, rate = before.sum(0) - len(borders), torch.addcmul(before, before, before, value=-1).sum(0) * (2 / reg)
-        borders[-1] -= (excess / rate.clamp_min(1e-3)).clamp_(-1, 1)
+    # More entries crowd behind the last border than before it, and what leaks over it would move it most: one step of
+    # it alone, between two groups, saves up to three of all borders.
+    before = ((borders[-1] - E) * (2 / reg)).sigmoid_()  # (c, B)
+    excess, rate = before.sum(0) - len(borders), torch.addcmul(before, before, before, value=-1).sum(0) * (2 / reg)
+    borders[-1] -= (excess / rate.clamp_min(1e-3)).clamp_(-1, 1)
     rise = -(2 * borders * b.diff()[:, None] - (b**2).diff()[:, None]) / reg  # g_j - g_{j-1}
     # Counted from the last anchor, whose potential is 0.
     g = pad(-rise.flip(0).cumsum(0).flip(0), (0, 0, 0, 1))  # (k+2, B)
@@ -472,33 +493,29 @@ def _projection(problem: _Problem) -> tuple[Tensor, Tensor]:
     The sum is piecewise linear in :math:`\tau` and breaks at :math:`z_i` and :math:`z_i - 1`. Evaluated at all of them
     from running sums of the sorted z, it tells between which two of them the root lies, thus which entries are
     strictly inside (0, 1), and their mean is all that is left to solve for.
+
+    With z counted from the (r+1)-th entry, the root lies between -1 and 1. What is below -1 or above 2 is 0 or 1 all
+    the same, so z is cut off there: no sum loses digits, whatever the range of the distances.
     """
     E, cuts = problem.E, problem.cuts
     c = E.shape[-1]
-    z = -E / problem.reg
-    ascending = z.sort(-1).values
-    # Sums from the nearest entry on, so that the digits of near entries are not lost in those of far ones.
-    descending = ascending.flip(-1)
-    sums = pad(descending.cumsum(-1), (1, 0))  # (B, c+1)
-    breaks = torch.cat([ascending, ascending - 1], -1).sort(-1).values  # (B, 2c)
-
-    def above(t: Tensor) -> Tensor:
-        """Count the entries > t."""
-        return c - torch.searchsorted(ascending, t, right=True)
-
-    one, some = above(breaks + 1), above(breaks)
-    total = one + sums.gather(-1, some) - sums.gather(-1, one) - (some - one) * breaks  # (B, 2c), descending
+    descending = E.sort(-1, descending=True).values
     masks, inside = [], []
     for r in cuts:
         if r == 0 or r >= min(c, problem.k + 2):
-            masks.append(torch.full_like(z, float(r > 0)))
-            inside.append(torch.zeros_like(z, dtype=torch.bool))
+            masks.append(torch.full_like(E, float(r > 0)))
+            inside.append(torch.zeros_like(E, dtype=torch.bool))
             continue
+        z, ascending = (((problem.smallest[:, r, None] - x) / problem.reg).clamp_(-1, 2) for x in (E, descending))
+        sums = pad(ascending.flip(-1).cumsum(-1), (1, 0))  # (B, c+1) from the nearest entry on
+        breaks = torch.cat([ascending, ascending - 1], -1).sort(-1).values  # (B, 2c)
+        one, some = _above(ascending, breaks + 1), _above(ascending, breaks)
+        total = one + sums.gather(-1, some) - sums.gather(-1, one) - (some - one) * breaks  # (B, 2c), descending
         # The first break at which the sum is down to r, and the one before it.
         end = torch.searchsorted(-total, total.new_full((len(z), 1), -float(r))).clamp(1, 2 * c - 1)
         lower, upper = breaks.gather(-1, end - 1), breaks.gather(-1, end)
         middle = (lower + upper) / 2
-        n_one, n_some = above(middle + 1), above(middle)
+        n_one, n_some = _above(ascending, middle + 1), _above(ascending, middle)
         n_inside = n_some - n_one
         tau = (sums.gather(-1, n_some) - sums.gather(-1, n_one) - (r - n_one)) / n_inside.clamp_min(1)
         mask = (z - torch.where(n_inside > 0, tau, middle)).clamp_(0, 1)
@@ -506,6 +523,11 @@ def _projection(problem: _Problem) -> tuple[Tensor, Tensor]:
         inside.append((mask > 0) & (mask < 1))
     stacked = torch.stack(masks)
     return stacked.diff(dim=0), torch.stack(inside)
+
+
+def _above(ascending: Tensor, t: Tensor) -> Tensor:
+    """Count the entries of each row that are > t."""
+    return ascending.shape[-1] - torch.searchsorted(ascending, t, right=True)
 
 
 def _projection_backward(inside: Tensor, k: int, cuts: tuple[int, ...], reg: float, grad: Tensor) -> Tensor:

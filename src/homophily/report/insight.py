@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.manifold import TSNE
 
 from ..graph import adaptive_knn_graph
-from ..sources import SomeRows, is_on_disk, open_rows
+from ..sources import SomeRows, column_groups, is_on_disk, open_rows
 
 __all__ = ["Chance", "Drawn", "Insight", "look"]
 
@@ -104,7 +104,9 @@ def look(X: Any, features: np.ndarray, k: int, labels: pd.Series | None, *, mean
 def _part(X: Any, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Some rows of some columns as float64."""
     if is_on_disk(X):
-        part = np.concatenate(list(SomeRows(open_rows(X), rows).blocks(columns=columns.tolist())))
+        source = SomeRows(open_rows(X), rows)
+        groups = column_groups(source, columns.tolist())
+        part = np.concatenate([np.concatenate(list(source.blocks(columns=group))) for group in groups], axis=1)
     elif hasattr(X, "iloc"):
         part = X.iloc[rows, columns].to_numpy()
     else:

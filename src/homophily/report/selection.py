@@ -12,6 +12,7 @@ from ..figures.graphs import sample_graph
 from ..figures.images import selected_pixels
 from ..figures.selection import beside_chance, redundancy_map
 from ..figures.training import size_path, training_curves
+from ..output import write_whole
 from .insight import JUDGED, Chance, Insight
 from .page import inline, rendered
 
@@ -95,7 +96,7 @@ def write_report(
         judged=JUDGED,
         figures={name: inline(figure) for name, figure in figures.items() if figure is not None},
     )
-    file.write_text(page, encoding="utf-8")
+    write_whole(file, page)
     return file
 
 

@@ -1,0 +1,153 @@
+"""Ctrl-C and SIGTERM: when they act, how often, and with which exit code."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from homophily.signals import STOPPING, at_once, ending_in_order, held, on_stop, stop_requested
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
+
+
+@pytest.fixture(autouse=True)
+def _handlers_are_put_back():
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    yield
+    assert {number: signal.getsignal(number) for number in STOPPING} == before
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(STOPPING) == set()
+
+
+def send(number):
+    signal.raise_signal(number)
+
+
+def end(numbers, code):
+    """What becomes of the exit code of a command that is sent signals."""
+    try:
+        with ending_in_order():
+            for number in numbers:
+                with suppress(KeyboardInterrupt):
+                    send(number)
+                assert stop_requested()
+            raise SystemExit(code)
+    except SystemExit as ended:
+        return ended.code
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code", "expected"),
+    [
+        ([signal.SIGTERM], 130, 143),
+        ([signal.SIGTERM, signal.SIGTERM], 130, 143),
+        ([signal.SIGTERM, signal.SIGINT], 130, 143),
+        ([signal.SIGINT], 130, 130),
+        ([signal.SIGINT, signal.SIGTERM], 130, 130),
+        ([signal.SIGTERM], 0, 0),  # it was done already
+        ([signal.SIGTERM], 2, 2),
+    ],
+)
+def test_a_command_ends_with_the_code_of_its_first_signal(numbers, code, expected):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
+    try:
+        assert end(numbers, code) == expected
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not stop_requested()
+
+
+def test_sigterm_acts_once_and_ctrl_c_each_time():
+    acts = []
+    with ending_in_order(), on_stop(lambda: acts.append("stop"), even_if_ignored=True):
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGINT):
+            send(number)
+    assert acts == ["stop"] * 3
+
+
+def test_held_signals_come_after_the_block():
+    acts = []
+    with on_stop(lambda: acts.append("stop"), even_if_ignored=True):
+        with held():
+            send(signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+            blocked = subprocess.run(
+                [sys.executable, "-c", "import signal; print(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))"],
+                capture_output=True,
+                check=True,
+                text=True,
+            )
+            assert acts == []
+        assert acts == ["stop"] * 2
+    assert int(blocked.stdout) == 2  # processes that are started meanwhile do not notice them
+
+
+def test_held_signals_come_after_an_error_too():
+    acts = []
+
+    def work():
+        with held():
+            send(signal.SIGTERM)
+            raise OSError("disk full")
+
+    with on_stop(lambda: acts.append("stop")):
+        with pytest.raises(OSError, match="disk full"):
+            work()
+        assert acts == ["stop"]
+
+
+def test_other_threads_leave_the_handlers_alone():
+    found = []
+
+    def work():
+        with held(), at_once(), on_stop(lambda: None):
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGTERM)]
+
+
+PARENT = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+time.sleep(600)
+"""
+CHILD = """
+import os, time
+from homophily.signals import end_with
+end_with(os.getppid())
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_process_ends_with_the_one_that_started_it():
+    with subprocess.Popen([sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+        assert parent.stdout.read() == ""  # comes when nobody holds the pipe any more
+    for _ in range(100):
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("The process outlives the one that started it.")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, -signal.SIGINT)])
+def test_signals_at_once_end_a_process(number, code):
+    script = (
+        "import signal; from homophily.signals import at_once, ending_in_order\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"with ending_in_order(), at_once(): signal.raise_signal({int(number)})"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (code, "")
