@@ -3,12 +3,14 @@
 import functools
 import json
 import os
+import traceback
 from collections import Counter
 from pathlib import Path
 
 from hypothesis import settings
 
 FACTOR = int(os.environ.get("HOMOPHILY_FUZZ", "1"))
+FAILURES = Path("artefacts/fuzz-failures.txt")
 TRIED = Counter()  # cases that were tried to the end, by test
 
 
@@ -20,13 +22,26 @@ def cases(n):
 
         @functools.wraps(body)
         def counted(*arguments, **named):
-            body(*arguments, **named)
+            try:
+                body(*arguments, **named)
+            except Exception as error:
+                keep(error, arguments, named)
+                raise
             TRIED[os.environ["PYTEST_CURRENT_TEST"].split()[0]] += 1
 
         test.hypothesis.inner_test = counted
         return settings(max_examples=n * FACTOR, derandomize=FACTOR == 1)(test)
 
     return decorate
+
+
+def keep(error, arguments, named):
+    """Write a failure of ``make fuzz`` down at once: to narrow it down can take longer than anybody waits."""
+    if FACTOR > 1 and not type(error).__module__.startswith("hypothesis."):
+        FAILURES.parent.mkdir(exist_ok=True)
+        with FAILURES.open("a") as file:
+            file.write(f"{os.environ['PYTEST_CURRENT_TEST']}: {arguments} {named}\n")
+            traceback.print_exception(error, file=file)
 
 
 def write_counts():

@@ -245,12 +245,16 @@ def check_fit(description, data):
             DirichletSelector().set_params(n_neighbors=1).fit(X)
         return
     params = data.draw(settings_of_fits(description.n, usable))
-    selector = fitted(DirichletSelector(random_state=description.seed, **params), X)
-    m = params["n_features_to_select"] or max(1, usable // 2)
-    assert_sound(selector, X, m)
-    assert_sound_graph(selector, description.n)
-    assert (selector.scores_ >= 0).all()
-    assert (selector.scores_ <= 1).all()
+    try:
+        selector = fitted(DirichletSelector(random_state=description.seed, **params), X)
+        m = params["n_features_to_select"] or max(1, usable // 2)
+        assert_sound(selector, X, m)
+        assert_sound_graph(selector, description.n)
+        assert (selector.scores_ >= 0).all()
+        assert (selector.scores_ <= 1).all()
+    except Exception as error:
+        error.add_note(f"{description!r}, {params!r}")
+        raise
 
 
 @pytest.mark.parametrize("kind", WELL_POSED + DEGENERATE)

@@ -151,3 +151,29 @@ def test_signals_at_once_end_a_process(number, code):
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (code, "")
+
+
+STOPPED_EARLY = """
+import time
+from joblib import delayed
+from joblib.externals.loky.process_executor import _ExecutorManagerThread as Manager
+from homophily.workers import results_of
+
+pass_on = Manager.add_call_item_to_queue
+Manager.add_call_item_to_queue = lambda self: pass_on(self) if self.executor_flags.shutdown else None
+try:
+    with results_of((delayed(time.sleep)(60) for _ in range(4)), 2):
+        raise KeyboardInterrupt
+except KeyboardInterrupt:
+    print("stopped")
+Manager.add_call_item_to_queue = pass_on
+with results_of((delayed(abs)(-i) for i in range(4)), 2, in_order=True) as results:
+    print(list(results))
+"""
+
+
+def test_workers_that_have_not_got_their_calls_yet_end_in_silence():
+    command = [sys.executable, "-c", STOPPED_EARLY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["stopped", "[0, 1, 2, 3]"]

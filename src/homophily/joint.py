@@ -26,7 +26,7 @@ from .graph import adaptive_knn_graph, dirichlet_energy, graph_method
 from .nn import KNNGraph, cross_squared_distances, exact_similarities
 from .nn.soft_topk import SOLVERS
 from .objectives import OBJECTIVES, Energy, Objective, Screened
-from .preprocessing import Standardized
+from .preprocessing import Standardized, sample_position
 from .progress import Report, training_progress
 from .refinement import BUDGET, ROWS, exchange_features
 from .runtime import one_thread, resolve_device
@@ -520,8 +520,9 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
             params["random_state"] = None
         run = {"n_samples": data.n_rows, "n_features": self.n_features_in_, **params, "n_features_to_select": m}
         run |= {"seeds": seeds, "shards": team.n_shards, "n_sampled": data.n_sampled}
-        shared = len(data.values) < data.n_rows  # then by how many processes does not matter
-        known = data.values[: data.n_sampled // team.n_shards] if shared else data.values
+        known = data.values
+        if self.shares(data.n_rows, self.n_features_in_):  # then what the first process has, however many there are
+            known = known[: sample_position(data.n_rows // team.n_shards, data.n_rows, data.n_sampled)]
         known_by = np.stack([data.scaling.unit, data.scaling.mean, data.scaling.std, _leverage(known)])
         if place.anew:
             forget(place.folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -57,6 +58,23 @@ def _ended(results: Generator) -> Iterator[None]:
     try:
         yield
     finally:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _given_up():
             warnings.simplefilter("ignore")  # that calls are given up is what was asked for
             results.close()
+
+
+@contextmanager
+def _given_up() -> Iterator[None]:
+    """Let joblib's thread be silent of calls that it had not passed on yet, over which it fails with its work done."""
+    usual = threading.excepthook
+
+    def hook(failure: threading.ExceptHookArgs) -> None:
+        manager = failure.thread is not None and failure.thread.name == "ExecutorManagerThread"
+        if not (manager and failure.exc_type is KeyError):
+            usual(failure)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = usual
