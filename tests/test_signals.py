@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from homophily.signals import STOPPING, at_once, ending_in_order, held, on_stop, stop_requested
+from homophily.signals import STOPPING, _adopts, at_once, ending_in_order, held, on_stop, stop_requested
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
 
@@ -177,3 +177,35 @@ def test_workers_that_have_not_got_their_calls_yet_end_in_silence():
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["stopped", "[0, 1, 2, 3]"]
+
+
+LEFT_ALONE = """
+import os, sys, time
+from pathlib import Path
+from homophily.signals import ending_in_order
+
+parent, told = int(sys.argv[1]), Path(sys.argv[2])
+end = time.monotonic() + 60
+while os.getppid() == parent and time.monotonic() < end:
+    time.sleep(0.01)
+try:
+    with ending_in_order():
+        told.write_text(f"at work, a child of {os.getppid()}.")
+except SystemExit as stop:
+    told.write_text(f"ended with {stop.code}.")
+"""
+
+
+def test_a_process_of_a_torchrun_that_is_gone_already_does_no_work(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    start = "import os, subprocess, sys; me = str(os.getpid()); "
+    start += "subprocess.Popen([sys.executable, '-c', sys.argv[1], me, sys.argv[2]])"
+    told = tmp_path / "told"
+    subprocess.run([sys.executable, "-c", start, LEFT_ALONE, str(told)], check=True, timeout=60)
+    end = time.monotonic() + 60
+    while not (told.exists() and told.read_text().endswith(".")) and time.monotonic() < end:
+        time.sleep(0.05)
+    text = told.read_text()
+    if not _adopts(1) or (text.startswith("at work") and not text.endswith(" 1.")):
+        pytest.skip("another process than the first adopts children here, or the first may be torchrun")
+    assert text == "ended with 1."

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 
 __all__ = ["STOPPING", "at_once", "end_with", "ending_in_order", "held", "on_stop", "stop_requested"]
@@ -28,7 +29,10 @@ def ending_in_order() -> Iterator[None]:
     global _came
     _came = []
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        end_with(os.getppid())
+        parent = os.getppid()
+        if _adopts(parent):  # torchrun was killed before we came here
+            raise SystemExit(1)
+        end_with(parent)
     try:
         with on_stop(_interrupt):
             yield
@@ -112,6 +116,17 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _adopts(process: int) -> bool:
+    """Whether it gets the children of those that are gone, and is not torchrun as the first in a container."""
+    if process != 1:
+        return False
+    try:
+        command = Path("/proc/1/cmdline").read_bytes()
+    except OSError:
+        return True
+    return b"python" not in command and b"torchrun" not in command
 
 
 def _interrupt() -> None:
