@@ -45,7 +45,7 @@ fuzz: $(READY)
 	@HOMOPHILY_FUZZ=10 $(BIN)/python -m pytest tests/test_numbers.py tests/test_reader_fuzz.py
 
 faults: $(READY)
-	@HOMOPHILY_FAULTS=50 $(BIN)/python -m pytest -s tests/test_faults.py
+	@HOMOPHILY_FAULTS=50 $(BIN)/python -m pytest -s tests/system/test_faults.py
 
 coverage: $(READY)
 	@$(BIN)/python -m coverage erase

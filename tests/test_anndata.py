@@ -6,14 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
-from sklearn.metrics import adjusted_rand_score
+from cells import make_cells
 from sklearn.metrics.pairwise import euclidean_distances
 from typer.testing import CliRunner
 
 from homophily import DirichletSelector
 from homophily.anndata import select_genes
-from homophily.baselines import RSR, AllFeatures, LaplacianScore, RandomSelector
+from homophily.baselines import RSR, LaplacianScore, RandomSelector
 from homophily.cli import app
 from homophily.graph import adaptive_knn_graph
 from homophily.io import InputError, read_table
@@ -25,27 +24,6 @@ ad = pytest.importorskip("anndata")
 
 QUICK = {"max_iter": 30, "graph": "exact", "objective": "energy"}
 COLUMNS = ["homophily_selected", "homophily_score", "homophily_rank"]
-
-
-def make_cells(n=90, d=24, n_types=3, seed=0):
-    """Cells of some types, which the first third of the genes tells apart; counts and their logarithms."""
-    rng = np.random.RandomState(seed)
-    kind = np.arange(n) % n_types
-    rates = rng.gamma(1.0, 4.0, (n_types, d))
-    rates[:, d // 3 :] = rates[0, d // 3 :]
-    counts = rng.poisson(rates[kind]).astype(np.float32)
-    counts[:, -1] = 0  # a gene that is never seen
-    cells = ad.AnnData(
-        sp.csr_matrix(np.log1p(counts)),
-        obs=pd.DataFrame({"kind": pd.Categorical([f"type {i}" for i in kind])}, index=[f"cell{i}" for i in range(n)]),
-        var=pd.DataFrame({"length": np.arange(d)}, index=[f"gene{i}" for i in range(d)]),
-        layers={"counts": sp.csr_matrix(counts)},
-        uns={"note": "kept"},
-        obsm={"place": rng.randn(n, 2)},
-        varm={"weights": rng.randn(d, 3)},
-    )
-    cells.obs["batch"] = pd.Categorical(rng.choice(["a", "b", "c"], n), categories=["c", "b", "a", "unused"])
-    return cells
 
 
 @pytest.fixture
@@ -278,47 +256,6 @@ def test_without_anndata_one_line_says_what_to_install(cells, tmp_path, monkeypa
     result = command("select", tmp_path / "cells.h5ad", "-m", 2, "--out", tmp_path / "out", code=2)
     assert result.output == 'Error: h5ad files need anndata: pip install "homophily[anndata]".\n'
     assert not (tmp_path / "out").exists()
-
-
-# What scanpy makes of it
-
-
-@pytest.fixture
-def sc():
-    return pytest.importorskip("scanpy")
-
-
-def test_scanpy_clusters_and_embeds_the_learned_graph(sc):
-    """Blood cells that scanpy ships; the logarithms of their counts are in ``raw``."""
-    blood = sc.datasets.pbmc68k_reduced().raw.to_adata()
-    del blood.obsm, blood.obsp
-    select_genes(blood, 40, selector=DirichletSelector(max_iter=50, graph="exact", refine=False))
-    leiden = {"flavor": "igraph", "n_iterations": 2, "directed": False}
-    sc.tl.leiden(blood, neighbors_key="homophily", **leiden)
-    sc.tl.leiden(blood, obsp="homophily_connectivities", key_added="by_graph", **leiden)
-    assert list(blood.obs["leiden"]) == list(blood.obs["by_graph"])
-    assert adjusted_rand_score(blood.obs["leiden"], blood.obs["bulk_labels"]) > 0.2
-    sc.tl.umap(blood, neighbors_key="homophily", maxiter=20)
-    assert blood.obsm["X_umap"].shape == (700, 2)
-    assert np.isfinite(blood.obsm["X_umap"]).all()
-    sc.tl.paga(blood, groups="leiden", neighbors_key="homophily")
-    sc.tl.diffmap(blood, neighbors_key="homophily", n_comps=5)
-    assert np.isfinite(blood.obsm["X_diffmap"]).all()
-
-
-def test_scanpy_embeds_a_graph_in_many_parts(sc, tmp_path):
-    """UMAP then looks at the coordinates, sparse here; also of a file."""
-    cells = make_cells(n=96, d=12, n_types=8)
-    types = np.eye(8)[np.arange(96) % 8]
-    cells.X = sp.csr_matrix(np.hstack([types + 0.01 * np.random.RandomState(0).rand(96, 8), np.zeros((96, 4))]))
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    for each in (cells, ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")):
-        select_genes(each, 8, selector=AllFeatures())
-        assert connected_components(each.obsp["homophily_connectivities"])[0] >= 8
-        sc.tl.umap(each, neighbors_key="homophily", maxiter=5)
-        assert np.isfinite(each.obsm["X_umap"]).all()
-        sc.tl.leiden(each, neighbors_key="homophily", flavor="igraph", n_iterations=2, directed=False)
-        assert adjusted_rand_score(each.obs["leiden"], each.obs["kind"]) > 0.9
 
 
 # Files

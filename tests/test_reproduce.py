@@ -1,25 +1,17 @@
 """``homophily reproduce`` and ``homophily runs`` as a user runs them, on small stand-ins for the paper's data."""
 
 import json
-import os
-import random
-import re
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import make_blobs
+from stand_ins import TABLES, cells_in, reproduce, run, stand_in, table
 from typer.testing import CliRunner
 
 from homophily.baselines import BASELINES
 from homophily.cli import app
-from homophily.datasets import PAPER_DATASETS, TOY_NAMES
+from homophily.datasets import TOY_NAMES
 from homophily.evaluation import RunStore
 from homophily.evaluation.paper import PAPER_NAMES
 from homophily.evaluation.running import Backend
@@ -29,20 +21,6 @@ from homophily.experiments.experiment import long_table
 from homophily.experiments.table import beside_random
 from homophily.joint import DirichletSelector
 from homophily.methods import METHODS
-
-SMALL = ("--methods", "ls,rsr", "-m", "2,4", "--splits", 2, "--trees", 5, "--random-draws", 1, "--updates", 20)
-TABLES = ("tables.txt", "tables.md", "tables.tex", "table.csv", "every_m.csv", "beside_random.csv", "report.html")
-ABLATED = ("Madelon", "Jaffe", "GLIOMA")
-
-
-def stand_in(dataset, width=None):
-    """Three clusters and noise, in the shape of one of the paper's data sets."""
-    data = PAPER_DATASETS[dataset]
-    d = width or data.n_features
-    rng = np.random.RandomState(0)
-    X, _ = make_blobs(data.n_samples, n_features=8, centers=3, random_state=rng)
-    y = np.arange(data.n_samples) % data.n_classes
-    return np.hstack([X, rng.normal(size=(data.n_samples, d - 8))]), y
 
 
 @pytest.fixture(scope="module")
@@ -59,26 +37,6 @@ def _nothing_else_is_found(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("HOMOPHILY_DATA", str(folder))
     monkeypatch.setenv("HOMOPHILY_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-
-
-def run(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return result
-
-
-def reproduce(experiment, *more, out="out", code=0):
-    return run("reproduce", experiment, "--quick", "--jobs", 1, "--out", out, *more, code=code)
-
-
-def table(*more, out="out", code=0):
-    # Of an option that is given twice the last counts.
-    return reproduce("table", "--datasets", "Jaffe", *SMALL, *more, out=out, code=code)
-
-
-def cells_in(out="out"):
-    with RunStore(f"{out}/runs.sqlite") as store:
-        return store.keys()
 
 
 # --- table -----------------------------------------------------------------------------------------------------------
@@ -384,92 +342,3 @@ def test_runs_list_export_and_clean(tmp_path):
     assert "Removed 4 cells." in run("runs", "clean", "out", "--all", "-y").output
     assert "There is no store" in run("runs", "list", "nowhere", code=2).output
     assert not (tmp_path / "nowhere").exists()
-
-
-# --- faults ----------------------------------------------------------------------------------------------------------
-
-
-def start(*more):
-    command = [
-        sys.executable,
-        "-m",
-        "homophily",
-        "reproduce",
-        "table",
-        "--quick",
-        "--datasets",
-        "Jaffe",
-        *map(str, SMALL),
-    ]
-    return subprocess.Popen(
-        [*command, "--splits", "12", *map(str, more)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "COLUMNS": "80"},
-    )
-
-
-def kill(process, cells, delay):
-    """End a run without warning, once so many cells are done and some time is over, unless it ends before."""
-    for _ in range(100_000):
-        if process.poll() is not None or number_of_cells() >= cells:
-            break
-        time.sleep(0.01)
-    try:
-        process.wait(delay)
-    except subprocess.TimeoutExpired:
-        process.kill()
-    process.communicate()
-    return process.returncode == -signal.SIGKILL
-
-
-def number_of_cells():
-    return len(cells_in()) if os.path.exists("out/runs.sqlite") else 0
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
-def test_twenty_kills_lose_and_double_nothing(tmp_path):
-    rng = random.Random(0)
-    table("--splits", 12, out="undisturbed")
-    planned = {json.dumps(key) for key in cells_in("undisturbed")}
-    kept, kills = set(), 0
-    for _ in range(40):
-        # At its start, where it imports and sets up, or when it has done some.
-        more, delay = rng.choice([(0, 4.0), (1, 0.5), (3, 0.5), (5, 0.5)])
-        kills += kill(start("--out", "out", "--jobs", "1"), len(kept) + more, rng.uniform(0, delay))
-        if number_of_cells():
-            with sqlite3.connect(tmp_path / "out" / "runs.sqlite") as connection:
-                assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-            connection.close()
-            now = {json.dumps(key) for key in cells_in()}
-            assert kept <= now <= planned
-            kept = now
-        if kills == 20:
-            break
-    assert kills == 20
-    assert kept
-    table("--splits", 12)
-    assert {json.dumps(key) for key in cells_in()} == planned
-    for name in TABLES:
-        texts = [(tmp_path / out / "table-quick-default" / name).read_text() for out in ("out", "undisturbed")]
-        if name == "tables.md":  # which names the command
-            texts = [text.split("\n", 1)[1] for text in texts]
-        if name == "report.html":  # this one too
-            texts = [re.sub("<dt>Command</dt>.*", "", text) for text in texts]
-        assert texts[0] == texts[1], name
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
-def test_workers_do_not_outlive_a_killed_driver():
-    process = start("--out", "out", "--jobs", "2", "--splits", "400")
-    assert kill(process, 2, 0)  # which returns when the pipe is closed, and the workers hold it
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
-def test_two_processes_share_the_work(tmp_path):
-    runs = [start("--out", "out", "--jobs", "1", "--splits", "6") for _ in range(2)]
-    outputs = [process.communicate()[0] for process in runs]
-    assert [process.returncode for process in runs] == [0, 0], outputs
-    assert len(cells_in()) == 6 * 2 * 3
-    assert "Traceback" not in "".join(outputs)

@@ -1,4 +1,4 @@
-"""Every writer where there is no room: a program that ``test_outputs.py`` runs on a small disk or with a limit.
+"""Every writer where there is no room: a program that ``test_full_disk.py`` runs on a small disk or with a limit.
 
 ``python full_disk.py writers|limited|commands FOLDER SOURCES`` prints JSON. SOURCES is a folder with room.
 """

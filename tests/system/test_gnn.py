@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from homophily.graph import heat_kernel_graph
 from homophily.nn import KNNGraph, UniqueFeatureSelector
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 F64 = torch.float64
 
 

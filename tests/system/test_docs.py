@@ -12,7 +12,7 @@ import pytest
 
 import homophily
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 API = sorted((DOCS / "api").glob("*.rst"))
 TOCTREE = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)

@@ -135,6 +135,6 @@ def test_a_claim_leaves_nothing_behind_and_ends_with_its_process(tmp_path):
 def test_many_fits_reports_and_stores_do_not_grow():
     """In a process of its own, as the heap of one that ran other tests is full of holes."""
     few = ["--fits", "60", "--baselines", "20", "--reports", "20", "--stores", "60"]
-    script = Path(__file__).parent.parent / "benchmarks" / "longrun.py"
+    script = Path(__file__).parents[2] / "benchmarks" / "longrun.py"
     found = subprocess.run([sys.executable, script, *few], capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert found.returncode == 0, found.stdout + found.stderr

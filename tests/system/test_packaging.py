@@ -16,7 +16,7 @@ from homophily import __version__
 pytest.importorskip("build")
 pytest.importorskip("hatchling")
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGE = ROOT / "src" / "homophily"
 
@@ -79,7 +79,7 @@ def test_the_archive_is_what_a_contributor_needs(built):
     assert {f"src/{name}" for name in ours()} <= names
     for name in ("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "Makefile"):
         assert name in names
-    assert {"pyproject.toml", "constraints.txt", "tests/test_packaging.py", "docs/scaling.md"} <= names
+    assert {"pyproject.toml", "constraints.txt", "tests/system/test_packaging.py", "docs/scaling.md"} <= names
     assert not [name for name in names if re.match(r"(\.venv|\.git/|demo/|dist/)", name)]
 
 
