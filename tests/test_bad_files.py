@@ -620,6 +620,7 @@ print(json.dumps({"kilobytes": after - before, "found": found}))
 """
 
 
+@pytest.mark.slow
 def test_refusals_take_little_memory_in_libraries_either(tmp_path):
     """What tracemalloc does not see: a process of its own reads the worst of them."""
     edited_parquet(tmp_path / "rows.parquet", rows=(77_777, 10**12))

@@ -533,6 +533,7 @@ def test_parameters_that_a_method_does_not_have(csv, arguments, message):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
+@pytest.mark.slow
 def test_ctrl_c_keeps_a_usable_partial_result(csv):
     folder = csv.parent / "out"
     command = [sys.executable, "-m", "homophily", "select", str(csv), "-m", "2", "--label-column", "kind"]

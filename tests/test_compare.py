@@ -240,6 +240,7 @@ def scores(csv, out):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
+@pytest.mark.slow
 def test_a_killed_run_loses_nothing_finished(csv):
     process = start(csv, "--jobs", "1")
     try:
@@ -258,6 +259,7 @@ def test_a_killed_run_loses_nothing_finished(csv):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
 @pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished(csv, jobs):
     process = start(csv, "--jobs", jobs, "--splits", "400")
     try:

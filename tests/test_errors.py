@@ -255,6 +255,7 @@ def test_a_bug_is_called_one(place, monkeypatch):
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", ">&- 2>&-"])
+@pytest.mark.slow
 def test_closed_streams_do_not_change_the_code(place, closed):
     script = f'"{sys.executable}" -m homophily select nosuch.csv -m 2 {closed}'
     found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)

@@ -68,6 +68,7 @@ def test_variants_find_the_informative_columns(params):
 
 
 @pytest.mark.parametrize("name", TOY_NAMES)
+@pytest.mark.slow
 def test_training_alone_finds_the_informative_columns(name):
     """Without exchanging features afterwards: the gradient must do the work.
 
@@ -107,6 +108,7 @@ def test_exchanged_features_are_named_and_take_over_the_score():
     np.testing.assert_allclose(np.sort(after.scores_), np.sort(before.scores_), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_madelon(real_data):
     X, _ = real_data("Madelon")
     selector = DirichletSelector(20, random_state=0).fit(X)

@@ -57,10 +57,12 @@ def test_own_csv(samples):
 
 @pytest.mark.usefixtures("samples")
 @pytest.mark.parametrize("block", BLOCKS[1:] + OTHERS)
+@pytest.mark.slow
 def test_other_examples_run(block):
     exec(block, {})
 
 
+@pytest.mark.slow
 def test_single_cell_guide_runs_from_top_to_bottom_and_prints_what_it_says(tmp_path, monkeypatch):
     pytest.importorskip("scanpy")
     monkeypatch.chdir(tmp_path)

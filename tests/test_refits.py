@@ -137,6 +137,7 @@ def test_rows_that_stay_on_disk(csv, monkeypatch, suffix):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("method", ["ls", "dirichlet"])
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_found(csv, monkeypatch, method, number):
     """The result is that of a run without refits, and says so; dirichlet goes on without training again."""
     quick = ["--max-iter", 3, "-p", "refine=false"] if method == "dirichlet" else []

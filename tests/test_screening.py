@@ -257,6 +257,7 @@ def test_spread_is_linear_in_the_kurtosis():
     torch.testing.assert_close(falling, falling[:1].expand(60))
 
 
+@pytest.mark.slow
 def test_spread_of_features_of_very_different_kurtosis():
     """What 34 relabellings of all features say is what 1500 say of each."""
     screen = screen_of(of_many_shapes(500), 4)
@@ -491,6 +492,7 @@ def test_topical_words_are_better_than_rare_ones(m, dtype):
     assert max(topical) < min(rare) - 1
 
 
+@pytest.mark.slow
 def test_topical_words_are_selected():
     X = words(400, 20, 180)
     selector = DirichletSelector(8, max_iter=10, random_state=0).fit(X.numpy())
@@ -531,6 +533,7 @@ def test_discoveries_are_those_beyond_shuffled_features(block, monkeypatch):
     assert 3 <= sum(by_rate[0.02]) <= sum(by_rate[0.1]) < 20
 
 
+@pytest.mark.slow
 def test_clusters_discover_hardly_anything_by_accident():
     """Noise that clusters happen to share: if only neighbours are relabelled, 28 columns count in these 20 draws."""
     by_accident = 0
@@ -641,6 +644,7 @@ def test_judge_is_kept_for_selections_of_one_size():
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("n", "d", "m"), [(300, 60, 8), (500, 300, 10)])
+@pytest.mark.slow
 def test_exchange_finds_what_was_planted(n, d, m, seed, dtype):
     X = planted(n, d, m, seed).to(dtype)
     order, screen = np.random.default_rng(seed).permutation(d), screen_of(X, m)

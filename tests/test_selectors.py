@@ -335,6 +335,7 @@ def test_tuned_parameters_are_described_like_own_ones():
     assert text(SelectKBest(spread)) != text(SelectKBest(spread), score_func=narrowness)
 
 
+@pytest.mark.slow
 def test_descriptions_are_the_same_in_every_process(tmp_path):
     script = tmp_path / "describe.py"
     script.write_text(

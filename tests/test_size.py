@@ -158,6 +158,7 @@ def test_more_neighbours_than_the_path_looks_among(monkeypatch):
     ("n", "d", "n_planted", "dtype", "seed"),
     [(250, 30, 5, torch.float32, 0), (250, 30, 5, F64, 1), (300, 60, 10, torch.float32, 1), (300, 60, 10, F64, 0)],
 )
+@pytest.mark.slow
 def test_as_many_as_were_planted(n, d, n_planted, dtype, seed):
     X = planted(n, d, n_planted, n_clusters=3 if n_planted == 5 else 4, seed=seed).to(dtype)
     before = X.clone()
@@ -171,6 +172,7 @@ def test_as_many_as_were_planted(n, d, n_planted, dtype, seed):
     assert abs(found.path["discovered"][at] - n_planted) <= 0.4 * n_planted
 
 
+@pytest.mark.slow
 def test_the_same_again_whatever_is_drawn_elsewhere():
     X = planted(100, 20, 5)
     first = choose_size(X, 5)
@@ -188,6 +190,7 @@ def copies_of_three():
 
 
 @pytest.mark.parametrize("X", [planted(150, 24, 24), copies_of_three()], ids=["planted", "copies"])
+@pytest.mark.slow
 def test_the_knee_where_nothing_is_noise(X):
     found = choose_size(X, 5)
     assert found.rule == "knee"
@@ -197,10 +200,12 @@ def test_the_knee_where_nothing_is_noise(X):
     assert found.n_features == knee(found.path["n_features"], found.path["explained"])
 
 
+@pytest.mark.slow
 def test_copies_of_three_sources_need_three():
     assert choose_size(copies_of_three(), 5).n_features == 3
 
 
+@pytest.mark.slow
 def test_few_where_all_is_noise():
     found = choose_size(planted(150, 30, 0), 5)
     assert (found.n_features, found.rule) == (2, "none")
@@ -239,6 +244,7 @@ def test_samples_that_repeat():
 
 
 @pytest.mark.parametrize("calls", [1, 4])
+@pytest.mark.slow
 def test_it_stops_when_asked(calls, monkeypatch):
     X = planted(100, 40, 8)
     undisturbed, asked, rounds = [], [], []
@@ -260,6 +266,7 @@ def test_it_stops_when_asked(calls, monkeypatch):
 
 
 @pytest.mark.parametrize("objective", ["screened", "coverage", "energy"])
+@pytest.mark.slow
 def test_auto_selects_that_many(objective):
     X = planted(120, 20, 5, n_clusters=3).numpy()
     X = np.insert(X, 3, 1.5, axis=1)  # a constant column is not counted

@@ -363,6 +363,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_two_processes_share_an_experiment(tmp_path):
     path, log = tmp_path / "runs.sqlite", tmp_path / "log"
     script = tmp_path / "runner.py"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from no_network.only_loopback import LOG, NetworkForbiddenError, is_here
+from only_loopback import LOG, NetworkForbiddenError, is_here
 
 packaging = pytest.importorskip("packaging")
 from packaging.requirements import Requirement  # noqa: E402
