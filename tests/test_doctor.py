@@ -127,6 +127,7 @@ def test_torch_that_does_not_load_stops_nothing(home, monkeypatch):
 def test_extras_are_those_of_the_metadata(monkeypatch):
     lines = ["torch>=2", "a.b>=1; extra == 'x'", 'Zed; python_version > "3" and extra == "y-z"', "c; extra == 'dev'"]
     monkeypatch.setattr(doctor, "requires", lambda package: lines)
+    lines += ["d; extra == 'test'", "homophily[x]; extra == 'system'"]
     assert doctor._extras() == {"a.b": "x", "zed": "y-z"}
 
 

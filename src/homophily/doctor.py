@@ -25,6 +25,7 @@ OPTIONAL = {  # packages that nobody has to install, and what they are for
     "h5py": "HDF5 files",
     "polars": "polars data frames",
 }
+DEVELOPMENT = ("dev", "docs", "lint", "system", "test")  # extras of those who change homophily
 MODULES = {"faiss-cpu": "faiss", "scikit-learn": "sklearn"}  # where a package is imported by another name
 
 
@@ -89,7 +90,7 @@ def _extras() -> dict[str, str]:
     except PackageNotFoundError:  # imported from a folder, never installed
         lines = []
     pairs = (re.match(r"""([\w.-]+).*\bextra == ['"]([\w-]+)['"]""", line) for line in lines)
-    return {pair[1].lower(): pair[2] for pair in pairs if pair and pair[2] not in ("dev", "docs")}
+    return {pair[1].lower(): pair[2] for pair in pairs if pair and pair[2] not in DEVELOPMENT}
 
 
 def _device() -> dict[str, Any]:

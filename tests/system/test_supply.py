@@ -30,6 +30,7 @@ WANTED = [
         *PROJECT["dependencies"],
         *(one for extra in PROJECT["optional-dependencies"].values() for one in extra),
     }
+    if not line.startswith("homophily[")  # an extra that contains others
 ]
 LINES = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 PINS = {canonicalize_name(pin.name): pin for pin in (Requirement(line) for line in LINES if not line.startswith("#"))}
