@@ -1,10 +1,9 @@
 """The command ``homophily reproduce`` on small stand-ins for the paper's data, for the tests of both tiers."""
 
 import numpy as np
+from command_line import run
 from sklearn.datasets import make_blobs
-from typer.testing import CliRunner
 
-from homophily.cli import app
 from homophily.datasets import PAPER_DATASETS
 from homophily.evaluation import RunStore
 
@@ -20,12 +19,6 @@ def stand_in(dataset, width=None):
     X, _ = make_blobs(data.n_samples, n_features=8, centers=3, random_state=rng)
     y = np.arange(data.n_samples) % data.n_classes
     return np.hstack([X, rng.normal(size=(data.n_samples, d - 8))]), y
-
-
-def run(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return result
 
 
 def reproduce(experiment, *more, out="out", code=0):

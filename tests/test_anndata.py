@@ -7,13 +7,12 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from cells import make_cells
+from command_line import run as command
 from sklearn.metrics.pairwise import euclidean_distances
-from typer.testing import CliRunner
 
 from homophily import DirichletSelector
 from homophily.anndata import select_genes
 from homophily.baselines import RSR, LaplacianScore, RandomSelector
-from homophily.cli import app
 from homophily.graph import adaptive_knn_graph
 from homophily.io import InputError, read_table
 from homophily.preprocessing import standardize
@@ -259,12 +258,6 @@ def test_without_anndata_one_line_says_what_to_install(cells, tmp_path, monkeypa
 
 
 # Files
-
-
-def command(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [str(a) for a in arguments])
-    assert result.exit_code == code, result.output
-    return result
 
 
 def select(path, *more, code=0):

@@ -215,7 +215,9 @@ def test_files_without_rows(tmp_path, suffix):
 WIDE = 100_000
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    "suffix", [pytest.param(suffix, marks=[pytest.mark.slow] * (suffix == ".parquet")) for suffix in SUFFIXES]
+)
 def test_a_hundred_thousand_columns_are_read(tmp_path, suffix):
     path = tmp_path / f"wide{suffix}"
     values = np.arange(2.0 * WIDE).reshape(2, WIDE)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from command_line import run
 from typer.testing import CliRunner
 
 from homophily import DirichletSelector, __version__
@@ -31,12 +32,6 @@ def csv(tmp_path):
     frame = pd.DataFrame(X[:, :8], columns=["length", "width", *(f"noise{i}" for i in range(5)), SCRIPT])
     frame.assign(kind=y, flat=1.0).to_csv(tmp_path / "data.csv", index=False)
     return tmp_path / "data.csv"
-
-
-def run(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [str(a) for a in arguments])
-    assert result.exit_code == code, result.output
-    return result
 
 
 def select(csv, *more, code=0):

@@ -11,10 +11,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from command_line import run as invoke
 
 from homophily.baselines import RandomSelector
-from homophily.cli import app
 from homophily.datasets import make_toy
 from homophily.evaluation import RunStore
 from homophily.methods import METHODS
@@ -38,9 +37,7 @@ def csv(tmp_path):
 
 
 def run(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["compare", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+    return invoke("compare", *arguments, code=code)
 
 
 def compare(csv, *more, out="out", splits=2, code=0):

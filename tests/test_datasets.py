@@ -15,9 +15,8 @@ import pooch
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from typer.testing import CliRunner
+from command_line import run as invoke
 
-from homophily.cli import app
 from homophily.datasets import (
     PAPER_DATASETS,
     BrokenTransferError,
@@ -74,9 +73,7 @@ def write(path, name, **changes):
 
 
 def run(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["datasets", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+    return invoke("datasets", *arguments, code=code)
 
 
 # Registry and names

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import run as invoke
 
 import homophily
 from homophily import doctor
-from homophily.cli import app
 from homophily.datasets import PAPER_DATASETS
 
 
 def run(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["doctor", *arguments])
-    assert result.exit_code == code, result.output
-    return result.stdout
+    return invoke("doctor", *arguments, code=code).stdout
 
 
 @pytest.fixture

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from command_line import run as invoke
 
 from homophily import draw
-from homophily.cli import app
 from homophily.datasets import TOY_NAMES, make_toy
 from homophily.experiments import drawings
 from homophily.experiments.drawings import DRAWINGS, MissingInputError, Sources
@@ -38,9 +37,7 @@ def by_name(name):
 
 
 def run(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["reproduce", "figures", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+    return invoke("reproduce", "figures", *arguments, code=code)
 
 
 def test_what_is_missing_is_listed_with_its_command(tmp_path, monkeypatch):
@@ -89,6 +86,7 @@ def test_a_whole_table_comes_before_a_quick_one_and_the_papers_protocol_first(tm
         Sources(tmp_path).table("nothing.csv", "")
 
 
+@pytest.mark.slow
 def test_toy_panels_show_the_first_draw(tmp_path, monkeypatch):
     shown = []
     monkeypatch.setattr(drawings.figures, "toy_panels", shown.extend)

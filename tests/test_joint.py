@@ -52,11 +52,13 @@ def test_defaults_find_the_informative_columns(name, seed):
     "params",
     [
         {"graph": "exact"},
-        {"solver": "bregman", "n_init": 1, "batch_size": 50},
+        pytest.param({"solver": "bregman", "n_init": 1, "batch_size": 50}, marks=pytest.mark.slow),
         {"solver": "projection"},
         {"unique": False},
-        {"n_anchors": 100},
-        {"n_anchors": 100, "anchor_choice": "kmeans++", "anchor_refresh": "epoch"},
+        pytest.param({"n_anchors": 100}, marks=pytest.mark.slow),
+        pytest.param(
+            {"n_anchors": 100, "anchor_choice": "kmeans++", "anchor_refresh": "epoch"}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_variants_find_the_informative_columns(params):

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import run as invoke
 from typer.testing import CliRunner
 
 from homophily import DirichletSelector
@@ -32,9 +33,7 @@ def select(csv, *more, code=0, method="ls"):
     """Run the command; words of its output are separated by single spaces."""
     options = ("--label-column", "kind", "--method", method, "--jobs", "1", "--out", csv.parent / "out")
     arguments = ["select", csv, "-m", 4, "--stability", 4, *options, *more]
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [str(a) for a in arguments])
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
+    return " ".join(invoke(*arguments, code=code).output.split())
 
 
 def selected(csv):

@@ -128,6 +128,7 @@ def report(file, found, names, n, **more):
     return write_report(file, selected=selected, insight=found, n_samples=n, **(facts | more)).read_text()
 
 
+@pytest.mark.slow
 def test_a_large_selection_gives_a_small_file(tmp_path):
     """2,000 of 2,100 features of 100,000 samples."""
     rng = np.random.default_rng(0)

@@ -287,7 +287,7 @@ def test_a_method_that_fails_is_named_and_tried_again(monkeypatch):
     assert "no luck" in table("--splits", 1, "--quiet", code=1).output
 
 
-@pytest.mark.parametrize("experiment", ["table", "ablation", "sensitivity"])
+@pytest.mark.parametrize("experiment", [pytest.param("table", marks=pytest.mark.slow), "ablation", "sensitivity"])
 def test_whatever_is_finished_can_be_shown(experiment, fast):
     settings = Settings(quick=True, datasets=["Jaffe"], ms=[3], splits=1, n_estimators=3, max_updates=5)
     study = EXPERIMENTS[experiment](settings)

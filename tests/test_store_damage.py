@@ -11,10 +11,9 @@ from contextlib import closing
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import run as invoke
 from old_stores import write_first_format
-from typer.testing import CliRunner
 
-from homophily.cli import app
 from homophily.evaluation import RunStore
 from homophily.evaluation import store as module
 from homophily.evaluation.salvage import salvaged
@@ -48,9 +47,7 @@ store.RunStore(sys.argv[1])
 
 
 def run(*arguments, code=0):
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
+    return " ".join(invoke(*arguments, code=code).output.split())
 
 
 def make_cells(n):
