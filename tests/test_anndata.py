@@ -211,7 +211,7 @@ def test_no_graph_leaves_none_of_an_earlier_call(cells):
 
 @pytest.mark.parametrize("batch_key", [None, "batch"])
 def test_a_graph_that_would_take_hours_is_not_made(cells, monkeypatch, batch_key):
-    monkeypatch.setattr("homophily.joint.SLOW_GRAPH", 50)
+    monkeypatch.setattr("homophily.final_graph.SLOW_GRAPH", 50)
     with pytest.warns(UserWarning, match="graph of 90 samples will not be made"):
         select_genes(cells, 5, batch_key=batch_key, selector=DirichletSelector(**QUICK))
     assert cells.var["homophily_selected"].sum() == 5

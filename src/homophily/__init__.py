@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from . import size as size
     from . import stability as stability
     from .joint import DirichletSelector
+    from .predictive import PredictiveSelector
 else:
     # Loaded when asked for: torch and scikit-learn take seconds, and the command line's help does not need them.
-    __getattr__, __dir__ = lazily(__name__, {"DirichletSelector": "joint", **{name: name for name in MODULES}})
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {"DirichletSelector": "joint", "PredictiveSelector": "predictive", **{name: name for name in MODULES}},
+    )
 
-__all__ = ["DirichletSelector", "__version__"]
+__all__ = ["DirichletSelector", "PredictiveSelector", "__version__"]

@@ -138,6 +138,8 @@ class BaseSelector(SelectorMixin, BaseEstimator):
         m = self.n_features_to_select
         if m is None:
             return max(1, usable // 2)
+        if m < 1:
+            return max(1, int(m * usable))
         if m > usable:
             n_dropped = len(data.dropped)
             constant = f"; {n_dropped} more are constant and never selected" if n_dropped else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from importlib.util import find_spec
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,7 +21,7 @@ from .base import BaseSelector
 from .callbacks import CallbackSupportMixin, told_as_tasks
 from .checkpoint import Checkpoint, Checkpoints, forget, saved_seeds
 from .distributed import ALONE, Team, current_team
-from .graph import adaptive_knn_graph, dirichlet_energy, graph_method
+from .final_graph import final_graph, planned_graph
 from .nn import KNNGraph, cross_squared_distances, exact_similarities
 from .nn.soft_topk import SOLVERS
 from .objectives import OBJECTIVES, Energy, Objective, Screened
@@ -59,9 +58,7 @@ ESTIMATED = 256  # rows whose neighbours tell the energy where there is no graph
 ESTIMATED_BLOCK = 2**24  # distances of theirs that are held at once
 LEAST_JUDGED = 512  # rows below which a judgement would be worth little, whatever the limit to memory
 COPIES = 4  # of all rows that training and exchange make where they hold them all
-AUTO = 64  # features that "auto" may find, to tell how much memory their graph takes
 KNOWN_ROWS = 1024  # rows at a time that are looked at to know data again
-SLOW_GRAPH = 200_000  # rows up to which an exact graph takes minutes
 
 
 class DirichletSelector(CallbackSupportMixin, BaseSelector):
@@ -470,36 +467,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
 
     def _graph_method(self, n: int, d: int) -> str:
         """How the final graph will be found, told before the work begins."""
-        if self.final_graph == "faiss" and find_spec("faiss") is None:
-            raise ImportError('final_graph="faiss" needs faiss: pip install "homophily[faiss]", or use "exact".')
-        wanted = self.n_features_to_select
-        m = d // 2 if wanted is None else AUTO if isinstance(wanted, str) else wanted
-        # The chosen columns, some copies of them, and of each edge its ends, length and weight, some of them twice.
-        needed = n * (24 * m + 80 * (self.n_neighbors + 1))
-        if self.final_graph != "auto":
-            if self.final_graph != "none":
-                memory.require(needed, f"The graph of {n:,} samples", 'Raise the limit, or set final_graph="none".')
-            return self.final_graph
-        room = memory.room()
-        if room is not None and needed > room:
-            warnings.warn(
-                f"The k-NN graph of {n:,} samples will not be made: it would take about {memory.in_words(needed)}, and "
-                f'the memory limit leaves {memory.in_words(room)}. Raise the limit, or set final_graph="none" to be '
-                "silent.",
-                UserWarning,
-                stacklevel=4,
-            )
-            return "none"
-        method = graph_method(n)
-        if method == "faiss" or n <= SLOW_GRAPH:
-            return method
-        warnings.warn(
-            f"The k-NN graph of {n:,} samples will not be made: that would take hours without faiss. Install it with "
-            'pip install "homophily[faiss]", set final_graph="exact" to make it all the same, or "none" to be silent.',
-            UserWarning,
-            stacklevel=4,
-        )
-        return "none"
+        return planned_graph(self.final_graph, n, d, self.n_features_to_select, self.n_neighbors)
 
     def _place(self, checkpoint: str | Path | Checkpoints | None) -> Checkpoints | None:
         """Where checkpoints go, in the one process that reads and writes them."""
@@ -587,9 +555,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         elif rows.team.rank:
             self.energy_ = math.nan
         else:
-            chosen = data.columns(places).astype(np.float64)
-            self.graph_ = adaptive_knn_graph(chosen, self.n_neighbors, method=method)
-            self.energy_ = dirichlet_energy(chosen, self.graph_)
+            self.graph_, self.energy_ = final_graph(data, places, self.n_neighbors, method)
         if self.energy_ == 0:
             self._warn_of_copies(data)
 

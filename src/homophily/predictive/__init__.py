@@ -1,0 +1,5 @@
+"""The default: columns that predict all the others."""
+
+from .selector import PredictiveSelector
+
+__all__ = ["PredictiveSelector"]

@@ -1,0 +1,57 @@
+"""How many columns? As many as the others predict, or the knee of what they predict."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .lines import AllColumns
+
+__all__ = ["MOST", "Size", "knee", "predictable_columns"]
+
+MOST = 256  # columns that are counted; half as many lie on a path whose knee is looked for
+NOISE = 0.25  # share of the columns that has to be noise for the others to be counted
+SHUFFLED = 20_000  # columns that stand for chance
+ROUNDS = 5  # of predicting by those that count
+
+
+class Size(NamedTuple):
+    """A number of columns and the rule that it follows from: ``"predicted"``, ``"knee"`` or ``"none"``."""
+
+    n_features: int
+    rule: str
+
+
+def predictable_columns(Z: np.ndarray, ridge: float, rng: np.random.Generator) -> Size:
+    """Count the columns of ``Z (n, d)`` of which the others predict more than of any column of noise.
+
+    Noise is the same columns with their rows in another order. Columns that do not count only blur what the others
+    predict, so all are predicted again by those that count, until these stay the same.
+    """
+    n, d = Z.shape
+    counted = np.ones(d, dtype=bool)
+    for _ in range(ROUNDS):
+        predictors = AllColumns(Z[:, counted], ridge)
+        chance = max(predictors.shares_of(Z[rng.permutation(n)]).max() for _ in range(-(-SHUFFLED // d)))
+        shares = predictors.shares_of(Z)
+        shares[counted] = predictors.shares()
+        before, counted = counted, shares > max(chance, 0)
+        count = int(counted.sum())
+        if count > min((1 - NOISE) * d, MOST):
+            return Size(min(MOST // 2, max(1, d // 2)), "knee")
+        if count < 2:
+            return Size(1, "none")
+        if (counted == before).all():
+            break
+    return Size(count, "predicted")
+
+
+def knee(sizes: np.ndarray, values: np.ndarray) -> int:
+    """Where the rising curve is farthest above the straight line from its first point to its highest."""
+    top = int(values.argmax())
+    if top == 0:
+        return int(sizes[0])
+    x = (sizes[: top + 1] - sizes[0]) / (sizes[top] - sizes[0])
+    y = (values[: top + 1] - values[0]) / (values[top] - values[0])
+    return int(sizes[int((y - x).argmax())])
