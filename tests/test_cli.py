@@ -533,19 +533,19 @@ def test_ctrl_c_keeps_a_usable_partial_result(csv):
     folder = csv.parent / "out"
     command = [sys.executable, "-m", "homophily", "select", str(csv), "-m", "2", "--label-column", "kind"]
     process = subprocess.Popen(
-        [*command, "--max-iter", "1000000", "--out", str(folder)],
+        [*command, "--max-iter", "1000000", "--checkpoint-every", "0.1", "--out", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "COLUMNS": "80", "PYTHONUNBUFFERED": "1"},
+        # Where the tests run in the background of a shell, Ctrl-C is ignored, and children would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
-        for line in process.stdout:
-            if line.startswith("Read"):
-                break
-        time.sleep(2)  # some steps; the run would take hours
+        while process.poll() is None and not list(folder.glob("checkpoint/training-*.safetensors")):
+            time.sleep(0.05)  # until some steps are done; the run would take hours
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=600)
     finally:
         process.kill()
         process.wait()

@@ -289,7 +289,7 @@ def test_claiming_renews_and_releases(tmp_path, monkeypatch):
         with store.claiming():
             store.claim([{"cell": 1}])
             first = claims(path)['{"cell":1}'][1]
-            for _ in range(1000):
+            for _ in range(10_000):
                 if claims(path)['{"cell":1}'][1] > first + 0.2:  # more than once
                     break
                 time.sleep(0.02)

@@ -16,6 +16,7 @@ from homophily.report import Section, results_page
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt install chromium")
+LIMIT = 300_000  # milliseconds for whatever is waited for: the machine may have other work
 ARTEFACTS = Path(os.environ.get("HOMOPHILY_ARTEFACTS", "artefacts"))
 NAMES = ["<script>alert(1)</script>", "alpha", "gamma", "beta10", "beta9", "delta"]
 
@@ -36,7 +37,7 @@ def report_of_a_run(tmp_path_factory):
 @pytest.fixture(scope="module", name="browser")
 def chromium():
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=LIMIT)
         yield browser
         browser.close()
 
@@ -62,6 +63,7 @@ def opened_page(browser, report):
 
     def opened(report=report, **options):
         page = browser.new_page(**options)
+        page.set_default_timeout(LIMIT)
         pages.append(page)
         page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: troubles.append(str(error)))
