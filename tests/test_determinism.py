@@ -33,10 +33,18 @@ BRIEF = {
     "dufs": {"max_iter": 20},
     "wast": {"max_iter": 2},
     "aefs": {"max_iter": 10},
+    "ipcae": {"max_iter": 5},
     "udfs": {"max_iter": 20},
     "rsr": {"max_iter": 20},
 }
-BY_BLAS = ("rsr", "udfs")  # whose matrix products BLAS shares out among its threads
+BY_BLAS = (
+    "rsr",
+    "udfs",
+    "fsca",
+    "fastcan",
+    "mcfs",
+    "medoids",
+)  # whose matrix products BLAS shares out among its threads
 
 
 def data(n=300, d=24):
