@@ -23,13 +23,19 @@ from homophily import DirichletSelector
 from homophily.baselines import (
     AEFS,
     DUFS,
+    FSCA,
+    MCFS,
     RSR,
     UDFS,
     WAST,
     AllFeatures,
     ConcreteAutoencoder,
+    FastCan,
+    FeatureMedoids,
+    IndirectConcreteAutoencoder,
     LaplacianScore,
     RandomSelector,
+    VarianceSelector,
 )
 from homophily.datasets import load
 from homophily.evaluation import Comparison, RunStore, summary
@@ -49,6 +55,12 @@ def selectors(dataset):
         "DUFS": DUFS.for_dataset(dataset),
         "WAST": WAST.for_dataset(dataset),
         "AEFS": AEFS(),
+        "FSCA": FSCA(),
+        "FastCan": FastCan(),
+        "MCFS": MCFS(),
+        "IP-CAE": IndirectConcreteAutoencoder(),
+        "Variance": VarianceSelector(),
+        "Medoids": FeatureMedoids(),
         "random": RandomSelector(),
         "AllFea": AllFeatures(),
     }

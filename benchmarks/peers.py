@@ -1,4 +1,4 @@
-"""Seconds to the selected features beside the methods that train a network: CAE, DUFS, AEFS and WAST.
+"""Seconds to the selected features beside the methods that train a network: CAE, IP-CAE, DUFS, AEFS and WAST.
 
     HOMOPHILY_DATA=folder python benchmarks/peers.py [--datasets GLIOMA] [--repeats 3] [--json FILE]
 
@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
 from homophily import DirichletSelector
-from homophily.baselines import AEFS, DUFS, WAST, ConcreteAutoencoder
+from homophily.baselines import AEFS, DUFS, WAST, ConcreteAutoencoder, IndirectConcreteAutoencoder
 from homophily.datasets import load
 
 SIZES = {"GLIOMA": 50, "Yale": 50, "Madelon": 20}
@@ -31,6 +31,7 @@ def selectors(dataset, m, seed):
     return {
         "dirichlet": DirichletSelector(m, random_state=seed),
         "CAE": ConcreteAutoencoder(m, random_state=seed),
+        "IP-CAE": IndirectConcreteAutoencoder(m, random_state=seed),
         "DUFS": DUFS(m, random_state=seed, **DUFS.dataset_params.get(dataset, {})),
         "AEFS": AEFS(m, random_state=seed),
         "WAST": WAST(m, random_state=seed, **WAST.dataset_params[dataset]),

@@ -26,7 +26,10 @@ OWN = {
     "energy": DirichletSelector(objective="energy"),
     "coverage": DirichletSelector(objective="coverage"),
 }
-RIVALS = ("cae", "wast", "aefs", "udfs", "rsr", "ls", "dufs")
+RIVALS = (
+    *("cae", "wast", "aefs", "udfs", "rsr", "ls", "dufs"),  # the paper's
+    *("fsca", "fastcan", "mcfs", "ipcae", "variance", "medoids"),
+)
 LARGE = ("COIL-20", "PCMAC", "Madelon")
 METRICS = {"accuracy": 1, "clustering": 1, "reconstruction": -1}  # and the direction that is better
 

@@ -21,6 +21,7 @@ BRIEF = {
     "dufs": {"max_iter": 20},
     "wast": {"max_iter": 2},
     "aefs": {"max_iter": 10},
+    "ipcae": {"max_iter": 5},
     "udfs": {"max_iter": 20},
     "rsr": {"max_iter": 20},
 }

@@ -458,7 +458,8 @@ def test_output_that_cannot_be_written_is_found_before_training(csv):
     assert "Read" not in result.output
 
 
-QUICK = {"cae": ["--max-iter", 3], "dufs": ["--max-iter", 3], "aefs": ["--max-iter", 3], "wast": ["--max-iter", 2]}
+QUICK = {name: ["--max-iter", 3] for name in ("cae", "dufs", "wast", "aefs", "ipcae")}
+WITH_STEPS = ("rsr", "udfs", *QUICK)
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "dirichlet"])
@@ -466,7 +467,7 @@ def test_select_by_other_methods(csv, method):
     folder = csv.parent / "out"
     options = ("--label-column", "kind", "--method", method, *QUICK.get(method, ()))
     output = run("select", csv, "-m", 3, "--out", folder, *options).output
-    steps = method not in ("ls", "random", "all")
+    steps = method in WITH_STEPS
     assert {p.name for p in folder.iterdir()} == (FILES if steps else FILES - {"history.csv"})
     assert ("history.csv" in output) is steps
     assert ("-m is not used" in output) is (method == "all")

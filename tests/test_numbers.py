@@ -18,7 +18,18 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from homophily import DirichletSelector
-from homophily.baselines import AEFS, BASELINES, DUFS, RSR, UDFS, WAST, ConcreteAutoencoder, LaplacianScore
+from homophily.baselines import (
+    AEFS,
+    BASELINES,
+    DUFS,
+    MCFS,
+    RSR,
+    UDFS,
+    WAST,
+    ConcreteAutoencoder,
+    IndirectConcreteAutoencoder,
+    LaplacianScore,
+)
 from homophily.graph import adaptive_knn_graph, dirichlet_energy, k_nearest
 from homophily.nn import KNNGraph, NotConvergedWarning, orthogonalize, soft_topk
 from homophily.nn.feature_selector import project
@@ -752,10 +763,16 @@ BRIEF = {
     "dufs": {"max_iter": 5},
     "wast": {"max_iter": 2, "n_hidden": 20},
     "aefs": {"max_iter": 2, "n_hidden": 4},
+    "fsca": {},
+    "fastcan": {},
+    "mcfs": {},
+    "ipcae": {"max_iter": 2},
+    "variance": {},
+    "medoids": {},
     "random": {},
     "all": {},
 }
-WITH_NEIGHBORS = (LaplacianScore, UDFS, DUFS)
+WITH_NEIGHBORS = (LaplacianScore, UDFS, DUFS, MCFS)
 
 
 @pytest.mark.parametrize("name", list(BASELINES))
@@ -789,7 +806,7 @@ def test_methods_without_chance_follow_the_columns(cls, description):
     np.testing.assert_allclose(moved, scores[columns], rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("cls", [AEFS, DUFS, WAST, ConcreteAutoencoder])
+@pytest.mark.parametrize("cls", [AEFS, DUFS, WAST, ConcreteAutoencoder, IndirectConcreteAutoencoder])
 def test_two_rows_and_one_column_are_enough_for_networks(cls):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -62,6 +62,12 @@ class Method(StrEnum):
     dufs = "dufs"
     wast = "wast"
     aefs = "aefs"
+    fsca = "fsca"
+    fastcan = "fastcan"
+    mcfs = "mcfs"
+    ipcae = "ipcae"
+    variance = "variance"
+    medoids = "medoids"
     random = "random"
     all = "all"
 

@@ -75,7 +75,7 @@ def reproduce(
             autocompletion=completing(lambda: Method),
             metavar="NAME,...",
             help="Which methods.",
-            show_default="every one",
+            show_default="the paper's",
             rich_help_panel=SIZE,
         ),
     ] = None,

@@ -5,7 +5,12 @@ from __future__ import annotations
 from .base import BaseSelector
 from .baselines import BASELINES
 from .joint import DirichletSelector
+from .predictive import PredictiveSelector
 
 __all__ = ["METHODS"]
 
-METHODS: dict[str, type[BaseSelector]] = {"dirichlet": DirichletSelector, **BASELINES}
+METHODS: dict[str, type[BaseSelector]] = {
+    "predictive": PredictiveSelector,
+    "dirichlet": DirichletSelector,
+    **BASELINES,
+}

@@ -9,6 +9,7 @@ from sklearn.base import _fit_context
 
 from ..base import BaseSelector
 from ..datasets import paper_dataset
+from ..preprocessing import Standardized
 from ..progress import StepCallback, Steps, step_progress
 from ..shapes import Of
 
@@ -18,7 +19,7 @@ DECADES = (1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9)  # the grid that the paper sear
 
 
 class Baseline(BaseSelector):
-    """A selector that finds a score for every column; subclasses implement ``_select``.
+    """A selector that finds a score for every column; subclasses implement ``_select`` or ``_select_from``.
 
     Attributes
     ----------
@@ -82,12 +83,16 @@ class Baseline(BaseSelector):
         data = self._check_and_standardize(X)
         m = self._number_to_select(data)
         with step_progress(getattr(self, "verbose", False), callback) as steps:
-            features, scores = self._select(data.values, m, steps)
+            features, scores = self._select_from(data, m, steps)
         self._set_selection(data, features, scores)
         self.history_ = steps.history
         self.n_iter_ = steps.step
         self.interrupted_ = steps.stopped
         return self
+
+    def _select_from(self, data: Standardized, m: int, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
+        """As ``_select``, for methods that need more than the standardised values."""
+        return self._select(data.values, m, steps)
 
     def _select(self, X: np.ndarray, m: int, steps: Steps) -> tuple[np.ndarray, np.ndarray]:
         """Choose ``features (m,)``, all distinct, and ``scores (d,)`` of the standardised ``X (n, d)``."""

@@ -113,6 +113,7 @@ class ConcreteAutoencoder(Baseline):
     }
     nested: ClassVar[bool] = False
     score_meaning: ClassVar[str] = "learned probability that the column is among the chosen ones"
+    _name: ClassVar[str] = "CAE"
 
     def __init__(
         self,
@@ -156,14 +157,26 @@ class ConcreteAutoencoder(Baseline):
                 epochs *= 2
         if self.confidence_ < self.confidence and not steps.stopped:
             warnings.warn(
-                f"CAE did not converge: the largest probability of its {m} columns is {self.confidence_:.3g} in the "
-                f"mean, below confidence={self.confidence:g}, after {steps.step} epochs in {self.max_tries} tries. "
-                "Raise max_iter, max_tries or selector_learning_rate.",
+                f"{self._name} did not converge: the largest probability of its {m} columns is "
+                f"{self.confidence_:.3g} in the mean, below confidence={self.confidence:g}, after {steps.step} epochs "
+                f"in {self.max_tries} tries. Raise max_iter, max_tries or selector_learning_rate.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
         learned = logits.double().cpu().numpy()
         return pick_features(learned), selection_strength(learned)
+
+    def _start(self, d: int, m: int, generator: torch.Generator) -> list[Tensor]:
+        """The weights that the logits are made of, as the training begins."""
+        return [glorot(d, m, generator)]
+
+    def _logits(self, selector: list[Tensor]) -> Tensor:
+        """Logits (d, m) of these weights."""
+        return selector[0]
+
+    def _selector_rate(self, d: int, updates: int) -> float:
+        """Learning rate of these weights."""
+        return self.selector_learning_rate or max(self.learning_rate, 10 * math.log(100 + d) / updates)
 
     def _train(
         self,
@@ -179,15 +192,17 @@ class ConcreteAutoencoder(Baseline):
         batch_size = min(n, self.batch_size or max(n // 256, 16))
         updates = epochs * math.ceil(n / batch_size)
         hidden = max(1, 3 * m // 2)
-        logits = glorot(d, m, generator)
+        selector = self._start(d, m, generator)
         W1, W2 = glorot(m, hidden, generator), glorot(hidden, d, generator)
         b1, b2 = W1.new_zeros(hidden), W2.new_zeros(d)
-        selector_rate = self.selector_learning_rate or max(self.learning_rate, 10 * math.log(100 + d) / updates)
         decoder = [W1, b1, W2, b2]
-        for parameter in (logits, *decoder):
+        for parameter in (*selector, *decoder):
             parameter.requires_grad_()
         optimizer = torch.optim.Adam(
-            [{"params": [logits], "lr": selector_rate}, {"params": decoder, "lr": self.learning_rate}]
+            [
+                {"params": selector, "lr": self._selector_rate(d, updates)},
+                {"params": decoder, "lr": self.learning_rate},
+            ]
         )
         first, last = temperature
         update = 0
@@ -195,6 +210,7 @@ class ConcreteAutoencoder(Baseline):
             total = 0.0
             for x in batches(X, batch_size, generator):  # (b, d)
                 T = first * (last / first) ** (update / updates)
+                logits = self._logits(selector)
                 F = gumbel_softmax(logits, T, gumbel_like(logits, generator))  # (d, m)
                 h = functional.leaky_relu(torch.addmm(b1, x @ F, W1), SLOPE)
                 kept = torch.rand(h.shape, generator=generator, device=h.device) >= self.dropout
@@ -205,9 +221,10 @@ class ConcreteAutoencoder(Baseline):
                 total += float(loss.detach()) * len(x) / n
                 update += 1
             check_finite(total, self.learning_rate, epoch)
-            if steps(loss=total, confidence=_confidence(logits.detach())):
+            learned = self._logits(selector).detach()
+            if steps(loss=total, confidence=_confidence(learned)):
                 break
-        return logits.detach()
+        return learned
 
 
 def _confidence(logits: Tensor) -> float:
