@@ -261,7 +261,7 @@ def test_without_anndata_one_line_says_what_to_install(cells, tmp_path, monkeypa
 
 
 def select(path, *more, code=0):
-    quick = ("--max-iter", 30, "--graph", "exact", "--objective", "energy")
+    quick = ("--method", "dirichlet", "--max-iter", 30, "--graph", "exact", "--objective", "energy")
     return command("select", path, "-m", 5, *quick, "--out", path.parent / "out", *more, code=code)
 
 

@@ -42,6 +42,8 @@ def select(csv, *more, code=0):
         2,
         "--label-column",
         "kind",
+        "--method",
+        "dirichlet",
         "--max-iter",
         60,
         "--out",
@@ -105,7 +107,7 @@ class Page(HTMLParser):
 
 
 def test_report_escapes_names_and_needs_no_network(csv):
-    run("select", csv, "-m", 8, "--drop", "kind", "--max-iter", 3, "--out", csv.parent / "out")
+    run("select", csv, "-m", 8, "--drop", "kind", "--method", "dirichlet", "--max-iter", 3, "--out", csv.parent / "out")
     page = Page()
     page.feed((csv.parent / "out" / "report.html").read_text(encoding="utf-8"))
     assert page.tags.count("script") == 2  # our own
@@ -122,7 +124,7 @@ def test_near_copies_are_named(csv):
     copies = {f"copy{i}": frame["length"] * (-1) ** i + 0.01 * i * rng.randn(60) for i in range(1, 6)}
     frame[["length", "noise0"]].assign(**copies).to_csv(csv, index=False)
     out = csv.parent / "out"
-    options = ("-m", 2, "--max-iter", 3, "-p", "refine=false", "--out", out)
+    options = ("-m", 2, "--method", "dirichlet", "--max-iter", 3, "-p", "refine=false", "--out", out)
     output = run("select", csv, *options).output
     selected = pd.read_csv(out / "selected.csv", keep_default_na=False)
     assert list(selected.columns) == ["rank", "index", "name", "score", "alternatives"]
@@ -293,7 +295,7 @@ def test_rows_that_stay_on_disk(tmp_path, monkeypatch, suffix):
         options = ["--label-column", "kind", "--drop", "where", "--index-column", "id"]
     for name, many in (("whole", 8192), ("on-disk", 100)):
         monkeypatch.setattr("homophily.commands.MANY", many)
-        run("select", data, "-m", 2, "--max-iter", 20, "--out", tmp_path / name, *options)
+        run("select", data, "-m", 2, "--method", "dirichlet", "--max-iter", 20, "--out", tmp_path / name, *options)
     for file in ("selected.csv", "history.csv"):
         assert (tmp_path / "whole" / file).read_text() == (tmp_path / "on-disk" / file).read_text()
     if suffix == ".npy":
@@ -414,7 +416,7 @@ def test_other_formats(tmp_path, suffix):
         scipy.io.savemat(path, {"X": X, "Y": y})
     else:
         pd.DataFrame(X, columns=[f"x{i}" for i in range(6)]).to_parquet(path)
-    run("select", path, "-m", 2, "--max-iter", 30, "--out", tmp_path / "out", "--quiet")
+    run("select", path, "-m", 2, "--method", "dirichlet", "--max-iter", 30, "--out", tmp_path / "out", "--quiet")
     assert (tmp_path / "out" / f"reduced.{suffix}").is_file()
     assert set(pd.read_csv(tmp_path / "out" / "selected.csv")["name"]) == {"x0", "x1"}
 
@@ -534,7 +536,7 @@ def test_ctrl_c_keeps_a_usable_partial_result(csv):
     folder = csv.parent / "out"
     command = [sys.executable, "-m", "homophily", "select", str(csv), "-m", "2", "--label-column", "kind"]
     process = subprocess.Popen(
-        [*command, "--max-iter", "1000000", "--checkpoint-every", "0.1", "--out", str(folder)],
+        [*command, "--method", "dirichlet", "--max-iter", "1000000", "--checkpoint-every", "0.1", "--out", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

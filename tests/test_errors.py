@@ -294,7 +294,7 @@ def test_a_folder_that_may_not_be_entered(place):
         ("select good.csv -m 2 --seed x", "--seed 'x': expected a whole number."),
         ("select good.csv -m 2 --seed -1", "--seed '-1': expected 0 or more."),
         ("select good.csv -m 2 --seed 4294967296", "--seed '4294967296': expected 4294967295 or less."),
-        ("select good.csv -m 2 --max-iter abc", "--max-iter 'abc': expected a whole number."),
+        ("select good.csv -m 2 --method dirichlet --max-iter abc", "--max-iter 'abc': expected a whole number."),
         ("select good.csv -m 2 --reg 1x", "--reg '1x': expected a number."),
         ("select good.csv -m 2 --method magic", "--method: 'magic' is not one of 'dirichlet',"),
         ("select good.csv -m -3", "-m '-3' is no number of features: give a whole number from 1 on, or auto."),
@@ -382,7 +382,7 @@ def test_checkpoint_that_is_no_folder_is_refused_before_reading(place):
             "The 'n_jobs' parameter of DirichletSelector must be an int",
         ),
         (
-            ("select", "good.csv", "-m", 2, "-p", "max_iter=true"),
+            ("select", "good.csv", "-m", 2, "--method", "dirichlet", "-p", "max_iter=true"),
             "The 'max_iter' parameter of DirichletSelector must be a",
         ),
         (("select", "good.csv", "-m", 2, "-p", f"a={'[' * 100_000}"), "--param a: its value has lists in lists"),
@@ -414,7 +414,9 @@ def test_what_was_given_is_told_in_words_of_ours(place, arguments, message):
 
 
 def test_more_threads_than_there_is_work_for(place):
-    result = run("select", "good.csv", "-m", 2, "--max-iter", 3, "--jobs", 30_000, "--out", "out")
+    result = run(
+        "select", "good.csv", "-m", 2, "--method", "dirichlet", "--max-iter", 3, "--jobs", 30_000, "--out", "out"
+    )
     assert result.exit_code == 0, result.output
 
 

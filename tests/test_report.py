@@ -181,7 +181,7 @@ def test_chance_counts_the_lower_ones():
 def test_pixels_are_shown_if_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("digits.npy", np.random.RandomState(0).normal(size=(30, 6)))
-    arguments = ["select", "digits.npy", "-m", "2", "--max-iter", "3", "-q"]
+    arguments = ["select", "digits.npy", "-m", "2", "--method", "dirichlet", "--max-iter", "3", "-q"]
     run = CliRunner().invoke(app, [*arguments, "--image-shape", "2x3"])
     assert run.exit_code == 0, run.output
     assert "Chosen pixels" in (tmp_path / "digits-selected" / "report.html").read_text()

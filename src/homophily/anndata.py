@@ -13,8 +13,9 @@ from sklearn.base import clone
 
 from .base import BaseSelector
 from .drafts import replacing
+from .final_graph import planned_graph
 from .graph import adaptive_knn_graph, symmetrize
-from .joint import DirichletSelector
+from .predictive import PredictiveSelector
 from .preprocessing import standardize
 from .sources import H5adRows, SomeRows
 from .wording import listing
@@ -49,7 +50,7 @@ def select_genes(
         Cells by genes. Sparse matrices stay sparse. Of a backed object the rows of ``X`` are read in blocks; what is
         written stays in memory, so that read access to the file is enough.
     n_genes : int or "auto"
-        How many; ``"auto"`` as in :class:`~homophily.DirichletSelector`.
+        How many; ``"auto"`` as in :class:`~homophily.PredictiveSelector`.
     layer : str, optional
         Look at this layer instead of ``adata.X``.
     batch_key : str, optional
@@ -62,8 +63,7 @@ def select_genes(
     random_state : int or RandomState instance, optional
         Seed of everything that is drawn; by default that of ``selector``, or 0.
     selector : selector, optional
-        One of :mod:`homophily.baselines`, or a :class:`~homophily.DirichletSelector` with parameters of your own, which
-        is the default. It is copied, not fitted.
+        Any selector of homophily, by default :class:`~homophily.PredictiveSelector`. It is copied, not fitted.
     highly_variable : bool
         Also set ``var["highly_variable"]``, which ``scanpy.pp.pca`` and others look at.
     key_added : str
@@ -107,7 +107,9 @@ def select_genes(
     if batches is None and hasattr(model, "graph_"):
         neighbors = None if model.graph_ is None else make_neighbors(X, found.genes, k, model.graph_)
     else:
-        method = model._graph_method(*adata.shape) if isinstance(model, DirichletSelector) else "auto"
+        method = getattr(model, "final_graph", "auto")
+        if hasattr(model, "final_graph"):
+            method = planned_graph(method, adata.n_obs, adata.n_vars, model.n_features_to_select, model.n_neighbors)
         neighbors = None if method == "none" else make_neighbors(X, found.genes, k, method=method)
     params = described(model, layer, batch_key)
     annotate(adata, found, neighbors, params, key_added=key_added, highly_variable=highly_variable)
@@ -269,9 +271,9 @@ def _batches(adata: Any, key: str) -> dict[str, np.ndarray]:
 
 def _prepared(selector: BaseSelector | None, n_genes: int | str, n_neighbors: int | None, random_state: Any) -> Any:
     """A selector of our own to fit, with everything that was asked for."""
-    model = DirichletSelector(random_state=0) if selector is None else clone(selector)
-    if n_genes == "auto" and not isinstance(model, DirichletSelector):
-        raise ValueError(f'n_genes="auto" works with DirichletSelector only; give {type(model).__name__} a number.')
+    model = PredictiveSelector(random_state=0) if selector is None else clone(selector)
+    if n_genes == "auto" and not isinstance(model, PredictiveSelector):
+        raise ValueError(f'n_genes="auto" works with PredictiveSelector only; give {type(model).__name__} a number.')
     model.set_params(n_features_to_select=n_genes)
     if random_state is not None:
         model.set_params(random_state=random_state)

@@ -38,9 +38,8 @@ app = typer.Typer(
 class Objective(StrEnum):
     """What is minimised."""
 
-    screened = "screened"
-    coverage = "coverage"
     energy = "energy"
+    coverage = "coverage"
 
 
 class FinalGraph(StrEnum):
@@ -109,7 +108,7 @@ def select(
     method: Annotated[
         Method,
         typer.Option(metavar="NAME", help=f"Which selector: {', '.join(Method)}."),
-    ] = Method.dirichlet,
+    ] = Method.predictive,
     label_column: LabelColumn = None,
     index_column: IndexColumn = None,
     drop: DropColumns = None,
@@ -151,8 +150,8 @@ def select(
         Objective | None,
         typer.Option(
             metavar="NAME",
-            help="screened: explain the other features, beyond chance. coverage: also noise. energy: the paper's.",
-            show_default="screened",
+            help="Of dirichlet. energy: the paper's; coverage: all features vary little between neighbours.",
+            show_default="energy",
         ),
     ] = None,
     stability: Annotated[
@@ -272,15 +271,17 @@ def select(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Select M features of DATA and learn the k-nearest-neighbour graph that they reveal.
+    """Select M features of DATA and build the k-nearest-neighbour graph of its samples on them.
 
-    The defaults below are those of --method dirichlet; other methods have their own, and some of the options.
+    The default method selects the features that predict all the others. The training options are those of --method
+    dirichlet, the paper's learner; other methods have some of them, with their own defaults.
 
-    Writes selected.csv, reduced.*, graph.npz, history.csv, model/ and report.html to the output folder.
+    Writes selected.csv, reduced.*, graph.npz, path.csv or history.csv, model/ and report.html to the output folder.
 
-    Ctrl-C or SIGTERM end the training early and keep what has been learned; --resume goes on, also after a crash.
+    Ctrl-C or SIGTERM end the search or training early and keep what has been found. With --method dirichlet, --resume
+    goes on, also after a crash, and torchrun -m homophily select ... trains on many cores or machines.
 
-    npy, parquet and h5ad files may be larger than memory. On many cores or machines: torchrun -m homophily select ...
+    npy, parquet and h5ad files may be larger than memory.
     """
     check_jobs(jobs, "threads")
     if stability == 1:
@@ -443,8 +444,8 @@ def _columns(
 def _number(text: str, method: Method) -> int | str:
     """What ``-m`` asks for."""
     if text == "auto":
-        if method is not Method.dirichlet:
-            raise ValueError(f"-m auto works with --method dirichlet only; give --method {method} a number.")
+        if method is not Method.predictive:
+            raise ValueError(f"-m auto works with --method predictive only; give --method {method} a number.")
         return text
     if re.fullmatch(r"\s*0*[1-9][0-9]{0,17}\s*", text) is None:
         raise typer.BadParameter(f"-m {text!r} is no number of features: give a whole number from 1 on, or auto.")

@@ -54,6 +54,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 class Method(StrEnum):
     """Selectors by their short names."""
 
+    predictive = "predictive"
     dirichlet = "dirichlet"
     ls = "ls"
     rsr = "rsr"

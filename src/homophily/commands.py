@@ -21,6 +21,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from .anndata import NEIGHBORS, write_cells
+from .baselines import BASELINES, AllFeatures
 from .checkpoint import Checkpoints, forget, is_unfinished
 from .cli_common import INTERRUPTED
 from .distributed import WorkerLostError, joined, launched
@@ -31,6 +32,7 @@ from .joint import MANY, DirichletSelector
 from .memory import fitting
 from .methods import METHODS
 from .output import CHECKPOINT, RESULTS, as_csv, check_output, output_folder, write_whole
+from .predictive import PredictiveSelector
 from .preprocessing import standardize
 from .refits import FRACTION, Refits, check_refits, described, in_words, refit
 from .report import look, write_report
@@ -147,7 +149,7 @@ def run_select(
 
 def _stays_on_disk(method: str, n: int, d: int) -> bool:
     """Whether the rows of a file of that shape are read block by block, if its kind allows it."""
-    return method == "dirichlet" and (n > MANY or launched() or fitting(n, 8 * d, 1 / 4) < n)
+    return method in ("predictive", "dirichlet") and (n > MANY or launched() or fitting(n, 8 * d, 1 / 4) < n)
 
 
 def _drawing(quiet: bool) -> bool:
@@ -176,8 +178,10 @@ def _make(method: str, params: dict[str, Any], *, verbose: bool) -> Any:
     known = cls().get_params()
     unknown = [name for name in params if name not in known]
     if unknown:
+        learned = method == "predictive" and set(unknown) <= set(DirichletSelector().get_params())
         raise ValueError(
             f"--method {method} has no parameter {listing(map(repr, unknown))}; it has {listing(sorted(known), 30)}."
+            + (" Those of the paper's learner go with --method dirichlet." if learned else "")
         )
     return cls(**params, **({"verbose": verbose} if "verbose" in known else {}))
 
@@ -226,13 +230,20 @@ def _summary(selector: Any, data: Path, table: Table, seconds: float) -> dict[st
             "Energy": f"{selector.energy_:.4g} ({each:.3f} a sample and feature; a feature that has nothing to do with "
             "the graph has 1)",
         }
+    elif isinstance(selector, PredictiveSelector):
+        restarts = ""
+        facts["Predicted"] = (
+            f"{selector.explained_:.0%} of what can be predicted at all, on rows left out (all columns together: "
+            f"{selector.explained_by_all_:.0%})"
+        )
     else:
         restarts = ""
         set_by_user = _changed(selector)
         if set_by_user:
             facts["Parameters"] = ", ".join(f"{name} = {value}" for name, value in set_by_user.items())
     steps = f"{selector.n_iter_} steps{restarts}, " if selector.n_iter_ else ""
-    return facts | {"Training": f"{steps}{seconds:.1f} s", "Seed": selector.random_state}
+    what = "Training" if getattr(selector, "history_", None) else "Search"
+    return facts | {what: f"{steps}{seconds:.1f} s", "Seed": selector.random_state}
 
 
 def _changed(selector: Any) -> dict[str, Any]:
@@ -250,7 +261,7 @@ def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
     constant = constant_columns(table.names[i] for i in selector.dropped_features_)
     if constant:
         notes.append(constant)
-    if selector.n_features_to_select not in (len(selector.selected_features_), "auto"):  # AllFeatures
+    if isinstance(selector, AllFeatures) and selector.n_features_to_select != len(selector.selected_features_):
         notes.append(f"{type(selector).__name__} takes every column that varies; -m is not used.")
     exchanged = getattr(selector, "exchanged_features_", ())
     if len(exchanged):
@@ -262,13 +273,20 @@ def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
             f"that was replaced: {names}."
         )
     if selector.interrupted_:
-        sure = selector.history_.get("confidence")
-        confidence = "" if sure is None else f" (confidence {sure[-1]:.0%})"
-        notes.append(
-            f"The training was stopped after {selector.n_iter_} of {selector.max_iter} steps: this is a partial "
-            f"result{confidence}." + (" The same command with --resume goes on." if sure is not None else "")
-        )
+        notes.append(_partial(selector))
     return notes + list(dict.fromkeys(warned))
+
+
+def _partial(selector: Any) -> str:
+    if isinstance(selector, PredictiveSelector):
+        planned = 2 * len(selector.selected_features_)
+        return f"The search was stopped after {selector.n_iter_} of {planned} steps: this is a partial result."
+    sure = selector.history_.get("confidence")
+    confidence = "" if sure is None else f" (confidence {sure[-1]:.0%})"
+    return (
+        f"The training was stopped after {selector.n_iter_} of {selector.max_iter} steps: this is a partial "
+        f"result{confidence}." + (" The same command with --resume goes on." if sure is not None else "")
+    )
 
 
 def _write_result(
@@ -291,8 +309,9 @@ def _write_result(
         write_cells(table.annotated, selector, graph, folder / "reduced.h5ad")
     if getattr(selector, "path_", None):
         write_whole(folder / "path.csv", as_csv(pd.DataFrame(selector.path_)))
-    if selector.history_:
-        history = pd.DataFrame(selector.history_)
+    watched = getattr(selector, "history_", {})
+    if watched:
+        history = pd.DataFrame(watched)
         history.insert(0, "step", np.arange(1, len(history) + 1))
         write_whole(folder / "history.csv", as_csv(history))
     selector.save(folder / "model")
@@ -304,7 +323,7 @@ def _write_result(
             copies=[listing(copies, 3) for copies in _near_copies(selector, table.names)],
         ).to_dict("records"),
         score_meaning=selector.score_meaning,
-        history=selector.history_,
+        history=watched,
         notes=notes,
         usage=_usage(selector),
         insight=look(
@@ -316,7 +335,7 @@ def _write_result(
         ),
         n_samples=table.X.shape[0],
         image_shape=image_shape,
-        path=getattr(selector, "path_", {}),
+        path=getattr(selector, "path_", {}) if _size_reason(selector) else {},
         size_reason=_size_reason(selector),
         stability=None if stability is None else described(stability, selector.selected_features_, table.names),
     )
@@ -324,17 +343,16 @@ def _write_result(
 
 def _size_reason(selector: Any) -> str:
     """Why there are so many features, if it was left to the data."""
-    path = getattr(selector, "path_", None)
-    if not path:
+    rule = getattr(selector, "size_rule_", "given")
+    if rule == "given":
         return ""
-    m = len(selector.selected_features_)
-    explained = path["explained"][np.searchsorted(path["n_features"], m)]
+    m, path = len(selector.selected_features_), selector.path_
     return {
-        "explained": f"{m} features, because about as many are explained by others beyond chance.",
-        "knee": f"{m} features, because more would explain little more: the graph of these explains "
-        f"{explained:.0%} of the data, and of {path['n_features'][-1]} features {path['explained'][-1]:.0%}.",
-        "none": f"{m} features, though none is explained by others beyond chance.",
-    }[selector.size_rule_]
+        "predicted": f"{m} features, because as many are predicted by others better than noise is.",
+        "knee": f"{m} features, because more would add little: these predict {selector.explained_:.0%} of what can be "
+        f"predicted at all, and {len(path['n_features'])} features {path['explained'][-1]:.0%}.",
+        "none": f"{counted(m, 'feature')}, though none is predicted by others better than noise is.",
+    }[rule]
 
 
 def _graph(selector: Any, table: Table) -> sp.csr_array | None:
@@ -348,7 +366,7 @@ def _graph(selector: Any, table: Table) -> sp.csr_array | None:
 
 def _usage(selector: Any) -> str:
     cls = type(selector)
-    package = "homophily" if isinstance(selector, DirichletSelector) else "homophily.baselines"
+    package = "homophily.baselines" if cls in BASELINES.values() else "homophily"
     lines = [
         f"from {package} import {cls.__name__}",
         "",
@@ -396,7 +414,9 @@ def _show_result(
     for row in list(zip(*cells.values(), strict=True))[:most]:
         grid.add_row(*row)
     steps = f", {selector.n_iter_} steps" if selector.n_iter_ else ""
-    energy = f", energy {selector.energy_:.4g}" if hasattr(selector, "energy_") else ""
+    energy = f", energy {selector.energy_:.4g}" if isinstance(selector, DirichletSelector) else ""
+    if isinstance(selector, PredictiveSelector):
+        energy = f", {selector.explained_:.0%} of what can be predicted is predicted by them"
     out.print(f"Selected {counted(len(selection), 'feature')} in {seconds:.1f} s{steps}{energy}.\n")
     if _size_reason(selector):
         out.print(f"auto: {_size_reason(selector)}\n")

@@ -129,7 +129,7 @@ def try_commands(folder, sources):
     X = np.random.RandomState(0).randn(60, 40)
     pd.DataFrame(X, columns=[f"column{i}" for i in range(40)]).to_csv(data, index=False)
     select = ("select", data, "-m", 30, "--method", "random", "--out", folder / "out")
-    learn = ("select", data, "-m", 30, "--max-iter", 3, "--out", folder / "learned")
+    learn = ("select", data, "-m", 30, "--method", "dirichlet", "--max-iter", 3, "--out", folder / "learned")
     compare = ("compare", data, "-m", 2, "--methods", "ls", "--trees", 2, "-j", 1, "--out", folder / "compared")
     export = ("runs", "export", folder / "compared", "--out", folder / "cells.csv")
     told = {"first": [run(*select), run(*compare, "--splits", 1)]}

@@ -28,7 +28,19 @@ def report_of_a_run(tmp_path_factory):
     lines = [",".join(['"' + NAMES[0] + '"', *NAMES[1:], "kind"])]
     lines += [",".join(map(str, [*row, "abc"[i % 3]])) for i, row in enumerate(rows)]
     (folder / "data.csv").write_text("\n".join(lines))
-    options = ["-m", "6", "--label-column", "kind", "--max-iter", "5", "--out", str(folder / "out"), "-q"]
+    options = [
+        "-m",
+        "6",
+        "--label-column",
+        "kind",
+        "--method",
+        "dirichlet",
+        "--max-iter",
+        "5",
+        "--out",
+        str(folder / "out"),
+        "-q",
+    ]
     run = CliRunner().invoke(app, ["select", str(folder / "data.csv"), *options])
     assert run.exit_code == 0, run.output
     return folder / "out" / "report.html"

@@ -17,7 +17,7 @@ from homophily import DirichletSelector
 from homophily.distributed import ALONE, Team, WorkerLostError, _Group, _pairwise, current_team, launched
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed")
-OPTIONS = ["-m", "3", "--n-anchors", "60", "--batch-size", "64", "--max-iter", "60"]
+OPTIONS = ["-m", "3", "--method", "dirichlet", "--n-anchors", "60", "--batch-size", "64", "--max-iter", "60"]
 LONG = ["--max-iter", "400"]  # long enough to be disturbed on a busy machine
 
 
@@ -94,7 +94,7 @@ def test_processes_share_a_parquet_file(data, alone, tmp_path):
 
 
 def test_few_rows_are_not_shared(data, tmp_path):
-    options = ["-m", "3", "--max-iter", "20", "--out"]
+    options = ["-m", "3", "--method", "dirichlet", "--max-iter", "20", "--out"]
     process = torchrun(2, "-m", "homophily", "select", data, *options, tmp_path / "two")
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output

@@ -133,7 +133,7 @@ class Select:
     """``homophily select`` with a state after every step; every other time over an earlier result."""
 
     name, launcher = "select", HOMOPHILY
-    options = ("--max-iter", 300, "--graph", "exact", "--checkpoint-every", 0)
+    options = ("--method", "dirichlet", "--max-iter", 300, "--graph", "exact", "--checkpoint-every", 0)
 
     def __init__(self, data, place):
         self.file, self.out = data / "x.csv", place / "out"

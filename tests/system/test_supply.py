@@ -175,7 +175,7 @@ COMMANDS = [
     ["--help"],
     ["datasets", "list"],
     ["doctor", "--json"],
-    ["select", "data.npy", "-m", "2", "--max-iter", "5", "--out", "selected"],
+    ["select", "data.npy", "-m", "2", "--method", "dirichlet", "--max-iter", "5", "--out", "selected"],
     [
         "compare",
         "data.npy",
