@@ -20,7 +20,20 @@ GROWTH_MB = 4.0  # that 40 fits may add to resident memory: a heap is seldom ret
 
 
 def options(data, folder, seed):
-    return ["select", str(data), "-m", "3", "--max-iter", "8", "--seed", str(seed), "--out", str(folder)]
+    return [
+        "select",
+        str(data),
+        "-m",
+        "3",
+        "--objective",
+        "energy",
+        "--max-iter",
+        "8",
+        "--seed",
+        str(seed),
+        "--out",
+        str(folder),
+    ]
 
 
 def start(*arguments):
