@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from .drafts import WHY, error_number
 from .errors import OutputError
+from .signals import stopped_by
 from .usage import in_words
 
 __all__ = [
@@ -121,7 +122,7 @@ def user_errors(debug: bool, stopped: str = "nothing was written") -> Iterator[N
         if isinstance(error, typer.Abort) and isinstance(error.__context__, EOFError):
             stderr().print("[red]Error:[/] There is nobody to answer; give the answer as an option.")
             raise typer.Exit(USER_ERROR) from error
-        stderr().print(f"Stopped; {escape(str(error)) or stopped}.")
+        stderr().print(f"Stopped{stopped_by()}; {escape(str(error)) or stopped}.")
         raise typer.Exit(INTERRUPTED) from None
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich found it out and wants to end with 1

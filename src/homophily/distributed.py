@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .runtime import resolve_device
-from .signals import at_once
+from .signals import at_once, settle, waiting
 
 __all__ = ["ALONE", "Team", "WorkerLostError", "current_team", "joined", "launched", "leads"]
 
@@ -85,8 +85,10 @@ class _Group(Team):
     @contextmanager
     def _watching(self) -> Iterator[None]:
         try:
-            yield
+            with waiting("another process of the job"):
+                yield
         except RuntimeError as error:
+            settle()
             raise WorkerLostError(
                 f"Process {self.rank} of 0 to {self.size - 1} lost contact with another process of the job, which has "
                 "probably ended."
@@ -152,6 +154,7 @@ def joined(device: str) -> Iterator[Team]:
         with at_once():  # some may wait here for others that were stopped already
             dist.init_process_group("nccl" if on_gpu else "gloo")
     except (RuntimeError, ValueError) as error:
+        settle()
         cause = str(error).splitlines()[0]
         raise WorkerLostError(f"The processes that torchrun started could not reach each other: {cause}") from error
     try:

@@ -102,6 +102,10 @@ class Forked(Run):
                 self.reply = json.loads(self.server.process.stdout.readline())
         return None if self.reply is None else self.reply["code"]
 
+    def ended(self, seconds):
+        """Wait so long, or for the end if that is earlier; whether it has ended."""
+        return self._wait(seconds) is not None
+
     @property
     def operations(self):
         """On files, if the run came to its end."""

@@ -33,7 +33,7 @@ STOPPED = {signal.SIGTERM: {143, -signal.SIGTERM}, signal.SIGINT: {130, -signal.
 SELECTED = {"selected.csv", "reduced.csv", "graph.npz", "history.csv", "model", "report.html"}
 EARLIER = "rank,name\n1,found by an earlier run\n"
 SECONDS = ["seconds", "judging"]  # fields of a cell that differ from run to run
-LATEST = 4  # attempts a fault that is wished for: some come when the command has ended already
+LATEST = 30  # attempts at a fault: one that came when the command had ended already is repeated, twice as early
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ class Select:
     """``homophily select`` with a state after every step; every other time over an earlier result."""
 
     name, launcher = "select", HOMOPHILY
-    options = ("--method", "dirichlet", "--max-iter", 300, "--graph", "exact", "--checkpoint-every", 0)
+    options = ("--method", "dirichlet", "--max-iter", 150, "--graph", "exact", "--checkpoint-every", 0)
 
     def __init__(self, data, place):
         self.file, self.out = data / "x.csv", place / "out"
@@ -289,10 +289,11 @@ def test_whatever_the_moment_nothing_finished_is_lost(kind, data, server, accoun
     durations, operations = measure(command, server, tmp_path)
     rng = random.Random(account.seed)
     for number in range(FAULTS):
-        for _ in range(LATEST):
+        for attempt in range(LATEST):
             which = SIGNALS[(number + len(accounts)) % 3]
+            moments = {at: seconds / 2**attempt for at, seconds in durations.items()}, max(1, operations >> attempt)
             try:
-                if disturb(command, server, account, number, which, durations, operations, rng, tmp_path):
+                if disturb(command, server, account, number, which, moments, rng, tmp_path):
                     break
             except AssertionError:
                 account.lost += 1
@@ -317,8 +318,12 @@ def measure(command, server, place):
     return {Fresh: server.seconds + seconds, None: seconds}, run.operations
 
 
-def disturb(command, server, account, number, which, durations, operations, rng, place):
-    """One fault and what follows; whether the command was still at work."""
+def disturb(command, server, account, number, which, moments, rng, place):
+    """One fault and what follows; whether the command was still at work.
+
+    ``moments`` are the latest: seconds after the start, and operations on files.
+    """
+    durations, operations = moments
     arguments = command.prepare(number)
     log = place / "log"
     # A batch system may send SIGTERM to one process or to all; Ctrl-C goes to all, and SIGKILL to one is the worst.

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM: when they act, how often, and with which exit code."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from homophily.signals import STOPPING, _adopts, at_once, ending_in_order, held, on_stop, stop_requested
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals work otherwise there")
+LIMIT = 600  # seconds, for what takes a moment: a machine may be busy
 
 
 @pytest.fixture(autouse=True)
@@ -119,27 +121,22 @@ subprocess.Popen([sys.executable, "-c", sys.argv[1]])
 time.sleep(600)
 """
 CHILD = """
-import os, time
+import os, threading
 from homophily.signals import end_with
 end_with(os.getppid())
-print(os.getpid(), flush=True)
-time.sleep(600)
+print("here", flush=True)
+threading.Event().wait()
 """
 
 
 def test_a_process_ends_with_the_one_that_started_it():
     with subprocess.Popen([sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE, text=True) as parent:
-        child = int(parent.stdout.readline())
+        assert parent.stdout.readline() == "here\n"
         parent.kill()
         parent.wait()
-        assert parent.stdout.read() == ""  # comes when nobody holds the pipe any more
-    for _ in range(100):
-        try:
-            os.kill(child, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.1)
-    pytest.fail("The process outlives the one that started it.")
+        ended, _, _ = select.select([parent.stdout], [], [], LIMIT)  # when nobody holds the pipe any more
+        assert ended, "The process outlives the one that started it."
+        assert parent.stdout.read() == ""
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, -signal.SIGINT)])
@@ -174,7 +171,7 @@ with results_of((delayed(abs)(-i) for i in range(4)), 2, in_order=True) as resul
 
 def test_workers_that_have_not_got_their_calls_yet_end_in_silence():
     command = [sys.executable, "-c", STOPPED_EARLY]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["stopped", "[0, 1, 2, 3]"]
 
@@ -185,7 +182,7 @@ from pathlib import Path
 from homophily.signals import ending_in_order
 
 parent, told = int(sys.argv[1]), Path(sys.argv[2])
-end = time.monotonic() + 60
+end = time.monotonic() + 600
 while os.getppid() == parent and time.monotonic() < end:
     time.sleep(0.01)
 try:
@@ -201,8 +198,8 @@ def test_a_process_of_a_torchrun_that_is_gone_already_does_no_work(tmp_path, mon
     start = "import os, subprocess, sys; me = str(os.getpid()); "
     start += "subprocess.Popen([sys.executable, '-c', sys.argv[1], me, sys.argv[2]])"
     told = tmp_path / "told"
-    subprocess.run([sys.executable, "-c", start, LEFT_ALONE, str(told)], check=True, timeout=60)
-    end = time.monotonic() + 60
+    subprocess.run([sys.executable, "-c", start, LEFT_ALONE, str(told)], check=True, timeout=LIMIT)
+    end = time.monotonic() + LIMIT
     while not (told.exists() and told.read_text().endswith(".")) and time.monotonic() < end:
         time.sleep(0.05)
     text = told.read_text()
