@@ -232,10 +232,7 @@ def _summary(selector: Any, data: Path, table: Table, seconds: float) -> dict[st
         }
     elif isinstance(selector, PredictiveSelector):
         restarts = ""
-        facts["Predicted"] = (
-            f"{selector.explained_:.0%} of what can be predicted at all, on rows left out (all columns together: "
-            f"{selector.explained_by_all_:.0%})"
-        )
+        facts["Predicted"] = _predicted(selector)
     else:
         restarts = ""
         set_by_user = _changed(selector)
@@ -244,6 +241,14 @@ def _summary(selector: Any, data: Path, table: Table, seconds: float) -> dict[st
     steps = f"{selector.n_iter_} steps{restarts}, " if selector.n_iter_ else ""
     what = "Training" if getattr(selector, "history_", None) else "Search"
     return facts | {what: f"{steps}{seconds:.1f} s", "Seed": selector.random_state}
+
+
+def _predicted(selector: PredictiveSelector) -> str:
+    """What the selection is worth, in a sentence that a terminal has room for."""
+    return (
+        f"They predict {selector.explained_:.0%} of the data on rows left out; "
+        f"all columns together {selector.explained_by_all_:.0%}."
+    )
 
 
 def _changed(selector: Any) -> dict[str, Any]:
@@ -349,8 +354,8 @@ def _size_reason(selector: Any) -> str:
     m, path = len(selector.selected_features_), selector.path_
     return {
         "predicted": f"{m} features, because as many are predicted by others better than noise is.",
-        "knee": f"{m} features, because more would add little: these predict {selector.explained_:.0%} of what can be "
-        f"predicted at all, and {len(path['n_features'])} features {path['explained'][-1]:.0%}.",
+        "knee": f"{m} features, because more would add little: these predict {selector.explained_:.0%} of the data, "
+        f"and {len(path['n_features'])} features {path['explained'][-1]:.0%}.",
         "none": f"{counted(m, 'feature')}, though none is predicted by others better than noise is.",
     }[rule]
 
@@ -415,9 +420,8 @@ def _show_result(
         grid.add_row(*row)
     steps = f", {selector.n_iter_} steps" if selector.n_iter_ else ""
     energy = f", energy {selector.energy_:.4g}" if isinstance(selector, DirichletSelector) else ""
-    if isinstance(selector, PredictiveSelector):
-        energy = f", {selector.explained_:.0%} of what can be predicted is predicted by them"
-    out.print(f"Selected {counted(len(selection), 'feature')} in {seconds:.1f} s{steps}{energy}.\n")
+    out.print(f"Selected {counted(len(selection), 'feature')} in {seconds:.1f} s{steps}{energy}.")
+    out.print(f"{_predicted(selector)}\n" if isinstance(selector, PredictiveSelector) else "")
     if _size_reason(selector):
         out.print(f"auto: {_size_reason(selector)}\n")
     out.print(grid, soft_wrap=False)
