@@ -1,19 +1,20 @@
-"""A structure that only the joint distribution of few columns shows, such as circles."""
+"""A structure of few columns that no regression sees, such as circles."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy.special import ndtri
 
 from ..graph import adaptive_knn_graph, dirichlet_energy
 from ..objectives import Energy
 from ..refinement import exchange_features
 
-__all__ = ["FEW", "joint_selection", "unrelated_share"]
+__all__ = ["FEW", "joint_selection", "unseen_share"]
 
 FEW = 4  # columns among which neighbours still tell near from far
 ROWS = 1024  # that energies are measured on
-DRAWS = 4  # of shuffled columns
+DRAWS = 4  # of columns that are only correlated
 
 
 def joint_selection(Z: np.ndarray, m: int, k: int, rng: np.random.Generator) -> list[int]:
@@ -23,14 +24,24 @@ def joint_selection(Z: np.ndarray, m: int, k: int, rng: np.random.Generator) -> 
     return exchange_features(X, start, k, Energy(X), max_passes=2)[0].tolist()
 
 
-def unrelated_share(Z: np.ndarray, chosen: list[int], k: int, rng: np.random.Generator) -> float:
-    """Energy of the chosen columns on their own graph, as a share of that of the same columns shuffled one by one.
+def unseen_share(Z: np.ndarray, chosen: list[int], k: int, rng: np.random.Generator) -> float:
+    """Energy of the chosen columns on their own graph, as a share of what their correlations let expect.
 
-    1 if they have nothing to do with each other, the less the closer their joint distribution.
+    That is the mean energy of random columns with the same values and the same correlations of ranks. 1 if the
+    columns have nothing else in common, the less the more of their structure no regression sees.
     """
     X = Z[:ROWS, chosen]
-    shuffled = [_energy(np.stack([rng.permutation(x) for x in X.T], 1), k) for _ in range(DRAWS)]
-    return min(1.0, _energy(X, k) / max(float(np.mean(shuffled)), np.finfo(float).tiny))
+    n, m = X.shape
+    in_order = np.sort(X, axis=0)
+    normal = ndtri((_ranks(X) + 0.5) / n)
+    root = np.linalg.cholesky(np.corrcoef(normal, rowvar=False) + 1e-6 * np.eye(m))
+    drawn = (_ranks(rng.standard_normal((n, m)) @ root.T) for _ in range(DRAWS))
+    expected = np.mean([_energy(np.take_along_axis(in_order, ranks, 0), k) for ranks in drawn])
+    return min(1.0, _energy(X, k) / max(float(expected), np.finfo(float).tiny))
+
+
+def _ranks(X: np.ndarray) -> np.ndarray:
+    return X.argsort(0).argsort(0)
 
 
 def _energy(X: np.ndarray, k: int) -> float:

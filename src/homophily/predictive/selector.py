@@ -18,7 +18,7 @@ from ..final_graph import final_graph, planned_graph
 from ..preprocessing import Standardized
 from ..progress import StepCallback, Steps, step_progress
 from ..shapes import Of
-from .joint import FEW, joint_selection, unrelated_share
+from .joint import FEW, joint_selection, unseen_share
 from .lines import AllColumns, LeaveOneOut
 from .search import SHORTLIST, elimination_order, exchange, grow
 from .size import knee, predictable_columns
@@ -108,7 +108,7 @@ class PredictiveSelector(BaseSelector):
     The residuals of all columns for every candidate follow by updates of rank one, so that a column costs O(n d); see
     ``homophily.predictive.lines``. Few features may have a structure that no regression sees, such as circles. Up to 4
     features are therefore compared with those that minimise the paper's energy, by the objective plus
-    :math:`m\,E / E_0`: their energy relative to that of the same columns shuffled one by one.
+    :math:`m\,E / E_0`: their energy relative to that of columns with the same values and correlations.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def _joint_or_same(Z: np.ndarray, model: LeaveOneOut, k: int, rng: np.random.Gen
     values = []
     for each in (chosen, rival):
         model.start(each)
-        values.append(model.value() / len(Z) + m * unrelated_share(Z, each, k, rng))
+        values.append(model.value() / len(Z) + m * unseen_share(Z, each, k, rng))
     return rival if values[1] < values[0] else chosen
 
 
