@@ -10,7 +10,7 @@ from cells import make_cells
 from command_line import run as command
 from sklearn.metrics.pairwise import euclidean_distances
 
-from homophily import DirichletSelector
+from homophily import DirichletSelector, PredictiveSelector
 from homophily.anndata import select_genes
 from homophily.baselines import RSR, LaplacianScore, RandomSelector
 from homophily.graph import adaptive_knn_graph
@@ -44,7 +44,7 @@ def assert_same(one, other):
 
 def test_genes_and_graph_are_those_of_the_selector(cells):
     X = cells.X.toarray()
-    selector = DirichletSelector(6, random_state=0).fit(X)
+    selector = PredictiveSelector(6, random_state=0).fit(X)
     before = cells.X
     assert select_genes(cells, 6) is None
     assert cells.X is before

@@ -351,8 +351,9 @@ def test_no_graph_on_request(csv):
         (("-m", 2, "-k", 60), "-k 60 must be less than the number of samples"),
         (("-m", 2, "--label-column", "class"), "no column 'class'; its columns are length, width"),
         (("-m", 2, "--method", "magic"), "magic"),
-        (("-m", 2, "--device", "tpu"), "--device 'tpu' is not available"),
-        (("-m", 2, "--reg", 0), "reg"),
+        (("-m", 2, "--method", "dirichlet", "--device", "tpu"), "--device 'tpu' is not available"),
+        (("-m", 2, "--method", "dirichlet", "--reg", 0), "reg"),
+        (("-m", 2, "--max-iter", 9), "Those of the paper's learner go with --method dirichlet."),
     ],
 )
 def test_mistakes_get_one_clear_line(csv, arguments, message):
@@ -470,7 +471,8 @@ def test_select_by_other_methods(csv, method):
     options = ("--label-column", "kind", "--method", method, *QUICK.get(method, ()))
     output = run("select", csv, "-m", 3, "--out", folder, *options).output
     steps = method in WITH_STEPS
-    assert {p.name for p in folder.iterdir()} == (FILES if steps else FILES - {"history.csv"})
+    path = {"path.csv"} if method == "predictive" else set()
+    assert {p.name for p in folder.iterdir()} == (FILES if steps else FILES - {"history.csv"} | path)
     assert ("history.csv" in output) is steps
     assert ("-m is not used" in output) is (method == "all")
     selected = pd.read_csv(folder / "selected.csv")
@@ -485,7 +487,8 @@ def test_select_by_other_methods(csv, method):
     text = " ".join(page.text)
     assert METHODS[method].__name__ in text
     assert METHODS[method].score_meaning in text
-    assert f"from homophily.baselines import {METHODS[method].__name__}" in text
+    package = "homophily" if method == "predictive" else "homophily.baselines"
+    assert f"from {package} import {METHODS[method].__name__}" in text
     assert ("Training" in page.headings) is steps
     assert page.links == []
 

@@ -296,7 +296,7 @@ def test_a_folder_that_may_not_be_entered(place):
         ("select good.csv -m 2 --seed 4294967296", "--seed '4294967296': expected 4294967295 or less."),
         ("select good.csv -m 2 --method dirichlet --max-iter abc", "--max-iter 'abc': expected a whole number."),
         ("select good.csv -m 2 --reg 1x", "--reg '1x': expected a number."),
-        ("select good.csv -m 2 --method magic", "--method: 'magic' is not one of 'dirichlet',"),
+        ("select good.csv -m 2 --method magic", "--method: 'magic' is not one of 'predictive',"),
         ("select good.csv -m -3", "-m '-3' is no number of features: give a whole number from 1 on, or auto."),
         ("select good.csv -m 2 --jobs 0", "--jobs 0: 0 threads cannot do anything; give"),
         ("select good.csv -m ٣", "-m '٣' is no number of features"),
@@ -364,7 +364,7 @@ def test_checkpoint_that_is_no_folder_is_refused_before_reading(place):
     Path("out").mkdir()
     Path("out/checkpoint").touch()
     for more in ((), ("--overwrite",), ("--resume",)):
-        result = run("select", "good.csv", "-m", 2, "--out", "out", *more)
+        result = run("select", "good.csv", "-m", 2, "--method", "dirichlet", "--out", "out", *more)
         assert (result.exit_code, result.stdout) == (USER_ERROR, "")
         assert f"{Path('out/checkpoint')} is not a folder" in result.stderr
 
@@ -378,7 +378,7 @@ def test_checkpoint_that_is_no_folder_is_refused_before_reading(place):
             "quote.csv could not be read as csv: the quotation mark that opens in row 2 of the file is never closed.",
         ),
         (
-            ("select", "good.csv", "-m", 2, "-p", "n_jobs=0"),
+            ("select", "good.csv", "-m", 2, "--method", "dirichlet", "-p", "n_jobs=0"),
             "The 'n_jobs' parameter of DirichletSelector must be an int",
         ),
         (
@@ -386,7 +386,7 @@ def test_checkpoint_that_is_no_folder_is_refused_before_reading(place):
             "The 'max_iter' parameter of DirichletSelector must be a",
         ),
         (("select", "good.csv", "-m", 2, "-p", f"a={'[' * 100_000}"), "--param a: its value has lists in lists"),
-        (("select", "good.csv", "-m", 2, "--device", "xyz"), "--device 'xyz' is not available here; use"),
+        (("select", "good.csv", "-m", 2, "--method", "dirichlet", "--device", "xyz"), "--device 'xyz' is not available here; use"),
         (("select", "good.csv", "-m", 2, "--image-shape", "٢x٢"), "--image-shape '٢x٢': expected height and width"),
         (
             ("select", "good.csv", "-m", 2, "--label-column", "a", "--index-column", "a"),

@@ -518,7 +518,7 @@ def test_labels_of_any_kind(data, quick):
         ({"ms": [1, 8]}, "n_features_to_select=8, but only 7 of 7 columns vary over the 40 training rows"),
         ({"ms": []}, "expected numbers of features"),
         ({"ms": [0]}, "each at least 1"),
-        ({"methods": ["ls", "foo"]}, "no method 'foo'; known are dirichlet, ls"),
+        ({"methods": ["ls", "foo"]}, "no method 'foo'; known are predictive, dirichlet, ls"),
         ({"test_size": 1.0}, "test_size=1.0 must be between 0 and 1"),
         ({"labels": None, "stratify": True}, "there are no labels"),
         ({"labels": [0] * 49 + [1], "stratify": True}, "50 rows cannot be split"),
