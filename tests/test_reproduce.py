@@ -166,7 +166,7 @@ def test_full_settings_are_the_papers():
     assert comparison.ms == [25, 50, 75, 100, 150, 200, 300]
     assert comparison.splits == 10
     assert comparison.judge.n_estimators == 1000
-    assert set(comparison.selectors) == {*PAPER_NAMES, "random"}
+    assert set(comparison.selectors) == {*PAPER_NAMES, "predictive", "random"}
     assert len(comparison.grids["dirichlet"]) == 6 * 3 * 5
     assert len(comparison.grids["aefs"]) == 7 * 4
     assert comparison.selectors["dirichlet"].literal
@@ -249,7 +249,7 @@ def test_sensitivity_varies_one_parameter_at_a_time(fast, tmp_path):
     [
         (("table", "--datasets", "Nothing"), "is none of the paper's"),
         (("table", "--datasets", "Yale"), "homophily datasets fetch Yale"),
-        (("table", "--datasets", "Jaffe", "--methods", "foo"), "no method 'foo'; known are dirichlet"),
+        (("table", "--datasets", "Jaffe", "--methods", "foo"), "no method 'foo'; known are predictive, dirichlet"),
         (("table", "--datasets", "Jaffe", "-m", "700"), "Jaffe: -m 700, but only 676 of 676 columns vary"),
         (("table", "--datasets", "Jaffe", "-m", "x"), "expected numbers of features"),
         (("toy", "--datasets", "stars"), "no toy data set stars; known are blobs, moons, circles"),

@@ -120,32 +120,26 @@ with joined("cpu") as team:
             super().__init__(local, first, *others)
     joint.Rows = Rows
     params = dict(n_anchors=60, batch_size=64, max_iter=5, final_graph="none")
-    selector = joint.DirichletSelector(json.loads(sys.argv[3]), **params, random_state=None)
-    selector.fit(sys.argv[1])
-    path = {name: values.tolist() for name, values in selector.path_.items()}
-    result = [selector.selected_features_.tolist(), selector.energy_, selector.size_rule_, path]
+    selector = joint.DirichletSelector(3, **params, random_state=None).fit(sys.argv[1])
+    result = [selector.selected_features_.tolist(), selector.energy_]
     Path(sys.argv[2], f"{team.rank}.json").write_text(json.dumps([held, result]))
 # Threads that outlive the group may abort the process when it ends.
 assert len(os.listdir("/proc/self/task")) == threads
 """
 
 
-@pytest.mark.parametrize("number", [3, "auto"])
-def test_each_process_holds_its_share_and_all_get_the_result(data, tmp_path, number):
+def test_each_process_holds_its_share_and_all_get_the_result(data, tmp_path):
     """From Python, and with a seed that nobody chose."""
     (tmp_path / "script.py").write_text(SCRIPT)
-    process = torchrun(2, tmp_path / "script.py", data, tmp_path, json.dumps(number))
+    process = torchrun(2, tmp_path / "script.py", data, tmp_path)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     (held_0, result_0), (held_1, result_1) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert (held_0, held_1) == ([501, 0], [502, 501])
     assert result_0 == result_1
-    features, energy, rule, path = result_0
-    assert {0, 1, 2} <= set(features)
+    features, energy = result_0
+    assert set(features) == {0, 1, 2}
     assert energy > 0
-    assert (rule == "given") == (number == 3) == (path == {})
-    if number == "auto":
-        assert len(features) in path["n_features"]
 
 
 def wait_for(condition, process, seconds=300):

@@ -1,4 +1,4 @@
-"""How training went, and what selections of other sizes explain."""
+"""How training went, and what selections of other sizes predict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from .style import BLUE, COLORS, GREEN, PINK, VERMILION, blank, plain
+from .style import BLUE, COLORS, PINK, blank, plain
 
 __all__ = ["size_path", "training_curves"]
 
@@ -37,21 +37,15 @@ def training_curves(history: Mapping[str, np.ndarray]) -> Figure:
 
 
 def size_path(path: Mapping[str, np.ndarray], m: int) -> Figure:
-    """What selections of other sizes explain, in comparison with chance: ``path_`` of a selector, and its m."""
-    sizes = path["n_features"]
-    figure = blank(8.4, 2.8)
-    share, count = figure.subplots(1, 2)
-    share.plot(sizes, 100 * path["explained"], color=BLUE, marker=".", linewidth=1.5)
-    share.plot(sizes, 100 * path["by_chance"], color=VERMILION, linestyle="--", linewidth=1.5)
-    share.set_title("% of the data explained (dashed: by chance)", fontsize=10)
-    count.plot(sizes, path["discovered"], color=GREEN, marker=".", linewidth=1.5)
-    count.set_title("features explained beyond chance", fontsize=10)
-    count.set_ylim(bottom=0)
-    for axes in (share, count):
-        axes.axvline(m, color=PINK, linewidth=1)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:.0f}")
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_xlabel("features selected", fontsize=9)
-        plain(axes)
+    """Share of all columns that selections of other sizes predict: ``path_`` of a selector, and its m."""
+    figure = blank(4.2, 2.8)
+    axes = figure.subplots()
+    axes.plot(path["n_features"], 100 * path["explained"], color=BLUE, marker=".", linewidth=1.5)
+    axes.axvline(m, color=PINK, linewidth=1)
+    axes.set_title("% of the columns predicted", fontsize=10)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("features selected", fontsize=9)
+    plain(axes)
     return figure
