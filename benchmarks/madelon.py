@@ -1,11 +1,11 @@
-"""Madelon (2600 x 500, 20 useful columns): useful columns found, accuracy and time of ``DirichletSelector(20)``.
+"""Madelon (2600 x 500, 20 useful columns): useful columns found, accuracy and time of ``PredictiveSelector(20)``.
 
     HOMOPHILY_DATA=folder python benchmarks/madelon.py [--splits 3] [--json FILE]
 
 Features are selected on 80 % of the rows without labels; a random forest of 1000 trees on the selected columns is
 trained on the same rows and tested on the others. Seconds are of one core (process time, no threads). Beside the
-default, the useful columns found by its two halves: training without the exchange of features that follows it
-(``refine=False``, 500 steps, two starts), and the exchange after a single step of training.
+default, the useful columns found by ``DirichletSelector(20)`` and its two halves: training without the exchange of
+features that follows it (``refine=False``, 500 steps, two starts), and the exchange after a single step of training.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from homophily import DirichletSelector
+from homophily import DirichletSelector, PredictiveSelector
 from homophily.datasets import load
 
 USEFUL = {28, 48, 64, 105, 128, 153, 241, 281, 318, 336, 338, 378, 433, 442, 451, 453, 455, 472, 475, 493}
@@ -39,12 +39,13 @@ def main():
     for split in range(arguments.splits):
         train, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=split)
         start = time.process_time()
-        selector = DirichletSelector(20, random_state=split).fit(X[train])
+        selector = PredictiveSelector(20, random_state=split).fit(X[train])
         seconds = time.process_time() - start
         chosen = selector.selected_features_
         halves = {
             half: DirichletSelector(20, random_state=split, **params).fit(X[train])
             for half, params in (
+                ("dirichlet", {}),
                 ("training_alone", {"refine": False, "max_iter": 500, "n_init": 2}),
                 ("exchange_alone", {"max_iter": 1}),
             )

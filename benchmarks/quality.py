@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from homophily import DirichletSelector
+from homophily import DirichletSelector, PredictiveSelector
 from homophily.datasets import available, load
 from homophily.evaluation import Comparison, RunStore, summary
 from homophily.experiments.settings import selector_for
 
 OWN = {
-    "homophily": DirichletSelector(),
+    "homophily": PredictiveSelector(),
     "energy": DirichletSelector(objective="energy"),
     "coverage": DirichletSelector(objective="coverage"),
 }

@@ -11,13 +11,13 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from homophily import DirichletSelector
+from homophily import PredictiveSelector
 from homophily.baselines import RandomSelector
 from homophily.figures import selected_pixels
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:600], y[:600]
-selector = DirichletSelector(16, random_state=0).fit(X)
+selector = PredictiveSelector(16, random_state=0).fit(X)
 figure = selected_pixels(X, (8, 8), selector.selected_features_)
 figure
 

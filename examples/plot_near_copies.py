@@ -10,7 +10,7 @@ measured three times each, with a little error, among twelve columns of noise. O
 import numpy as np
 import pandas as pd
 
-from homophily import DirichletSelector
+from homophily import DirichletSelector, PredictiveSelector
 from homophily.datasets import make_planted
 from homophily.figures import redundancy_map
 
@@ -22,7 +22,7 @@ table = {
 table |= {f"noise {i}": rng.normal(size=300) for i in range(12)}
 X = pd.DataFrame(table)
 
-selector = DirichletSelector(6, random_state=0).fit(X)
+selector = PredictiveSelector(6, random_state=0).fit(X)
 for feature, others in zip(selector.selected_features_, selector.alternatives_, strict=True):
     print(f"{X.columns[feature]:10}  or {', '.join(X.columns[other] for other in others if other >= 0)}")
 
@@ -40,6 +40,6 @@ figure = redundancy_map(correlations(selector.selected_features_), X.columns[sel
 figure
 
 # %%
-paper = DirichletSelector(6, objective="energy", random_state=0).fit(X).selected_features_
+paper = DirichletSelector(6, random_state=0).fit(X).selected_features_
 figure_paper = redundancy_map(correlations(paper), X.columns[paper])
 figure_paper

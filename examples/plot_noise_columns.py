@@ -8,7 +8,7 @@ moons; neighbours in the two columns that were chosen do. Nobody told which colu
 
 from matplotlib.figure import Figure
 
-from homophily import DirichletSelector
+from homophily import PredictiveSelector
 from homophily.datasets import make_toy
 from homophily.figures.graphs import draw_graph
 from homophily.graph import adaptive_knn_graph
@@ -17,7 +17,7 @@ figure = Figure(figsize=(9, 5.6), layout="constrained")
 panels = figure.subplots(2, 3)
 for column, n_noise in enumerate((2, 18, 98)):
     X, y = make_toy("moons", n_noise=n_noise, random_state=0)
-    selector = DirichletSelector(2, random_state=0).fit(X)
+    selector = PredictiveSelector(2, random_state=0).fit(X)
     chosen = sorted(selector.selected_features_.tolist())
     print(f"{n_noise} columns of noise: chose columns {chosen}")
     graphs = {

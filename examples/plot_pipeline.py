@@ -2,8 +2,8 @@
 A pipeline that clusters what was chosen
 ========================================
 
-``DirichletSelector`` is a scikit-learn selector, so that it goes into a pipeline. Four clusters that eight columns tell
-apart lie among 192 columns of noise; k-means on all of them is distracted, on the chosen ones it is not.
+``PredictiveSelector`` is a scikit-learn selector, so that it goes into a pipeline. Four clusters that eight columns
+tell apart lie among 192 columns of noise; k-means on all of them is distracted, on the chosen ones it is not.
 """
 
 from matplotlib.figure import Figure
@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from homophily import DirichletSelector
+from homophily import PredictiveSelector
 from homophily.baselines import RandomSelector
 from homophily.datasets import make_planted
 from homophily.figures.style import COLORS
@@ -23,7 +23,7 @@ kmeans = KMeans(4, n_init=10, random_state=0)
 pipelines = {
     "all 200 columns": make_pipeline(StandardScaler(), kmeans),
     "8 random columns": make_pipeline(StandardScaler(), RandomSelector(8, random_state=0), kmeans),
-    "8 chosen columns": make_pipeline(StandardScaler(), DirichletSelector(8, random_state=0), kmeans),
+    "8 chosen columns": make_pipeline(StandardScaler(), PredictiveSelector(8, random_state=0), kmeans),
 }
 figure = Figure(figsize=(9, 3.3), layout="constrained")
 for axes, (name, pipeline) in zip(figure.subplots(1, 3), pipelines.items(), strict=True):

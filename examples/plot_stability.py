@@ -8,12 +8,12 @@ is chosen nearly always can be relied on; what often takes its place is worth a 
 
 from sklearn.datasets import load_wine
 
-from homophily import DirichletSelector
+from homophily import PredictiveSelector
 from homophily.figures import selection_frequencies
 from homophily.stability import stability
 
 wine = load_wine()
-selector = DirichletSelector(5, random_state=0).fit(wine.data)
+selector = PredictiveSelector(5, random_state=0).fit(wine.data)
 result = stability(selector, wine.data, n_subsamples=8, random_state=0)
 low, high = result.interval
 print(f"stability index {result.index:.2f}, 95 % interval {low:.2f} to {high:.2f}")

@@ -9,12 +9,16 @@ from homophily import DirichletSelector
 from homophily.baselines import BASELINES
 
 FITS = {
-    "screened": {"max_iter": 20},
     "coverage": {"objective": "coverage", "max_iter": 20, "graph": "exact"},
     "energy": {"objective": "energy", "max_iter": 20, "solver": "projection"},
     "restarts": {"objective": "energy", "max_iter": 10, "n_init": 4, "n_jobs": 2, "refine": False},
-    "anchors": {"max_iter": 10, "n_anchors": 40, "anchor_choice": "kmeans++", "anchor_refresh": 3},
-    "auto": {"n_features_to_select": "auto", "max_iter": 5},
+    "anchors": {
+        "objective": "coverage",
+        "max_iter": 10,
+        "n_anchors": 40,
+        "anchor_choice": "kmeans++",
+        "anchor_refresh": 3,
+    },
 }
 BRIEF = {
     "cae": {"max_iter": 5},

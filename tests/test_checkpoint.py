@@ -58,39 +58,6 @@ def test_a_stopped_run_goes_on_to_the_same_result(tmp_path, params, calls):
     same(again, undisturbed)
 
 
-@pytest.mark.parametrize("objective", ["screened", "energy"])
-def test_a_stopped_run_of_auto_goes_on_to_the_same_result(tmp_path, objective):
-    def auto():
-        return DirichletSelector("auto", objective=objective, max_iter=12, random_state=0)
-
-    def stop(progress):
-        return progress.stage == "training" and progress.step == 5
-
-    undisturbed = auto().fit(CLUSTERS)
-    assert auto().fit(CLUSTERS, callback=stop, checkpoint=tmp_path).interrupted_
-    assert saved_seeds(tmp_path)
-    resumed = auto().fit(CLUSTERS, checkpoint=tmp_path)
-    same(resumed, undisturbed)
-    assert resumed.size_rule_ == undisturbed.size_rule_
-    for name, values in undisturbed.path_.items():
-        np.testing.assert_array_equal(resumed.path_[name], values)
-
-
-def test_a_run_that_is_stopped_before_its_size_is_known_leaves_no_state_of_its_own(tmp_path):
-    """The next one would have another size and be refused."""
-
-    def auto():
-        return DirichletSelector("auto", max_iter=12, random_state=0)
-
-    assert auto().fit(CLUSTERS, callback=Stop(1), checkpoint=tmp_path).interrupted_
-    assert not is_unfinished(tmp_path)
-    trained = auto().fit(CLUSTERS, checkpoint=tmp_path)
-    before = (tmp_path / "training-0.safetensors").read_bytes()
-    assert auto().fit(CLUSTERS, callback=Stop(1), checkpoint=tmp_path).n_iter_ == 1
-    assert (tmp_path / "training-0.safetensors").read_bytes() == before
-    same(auto().fit(CLUSTERS, checkpoint=tmp_path), trained)
-
-
 def test_a_crash_loses_what_came_after_the_last_state(tmp_path):
     class CrashError(Exception):
         pass

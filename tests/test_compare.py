@@ -182,7 +182,10 @@ def test_data_in_the_output_folder_are_safe(csv):
         (("-m", "0"), "-m '0': expected numbers"),
         (("-m", ","), "-m ',': expected numbers"),
         (("-m", "7"), "-m 7, but only 5 of 6 columns vary over the 32 training rows of split 1."),
-        (("--methods", "ls,foo"), "no method 'foo'; known are predictive, dirichlet, ls, rsr, udfs, cae, dufs, wast, aefs, fsca"),
+        (
+            ("--methods", "ls,foo"),
+            "no method 'foo'; known are predictive, dirichlet, ls, rsr, udfs, cae, dufs, wast, aefs, fsca",
+        ),
         (("--label-column", "length"), "distinct values in 40 rows, so they are no classes"),
         (("--label-column", "flat"), "All labels are 1.0"),
         (("--test-size", "2"), "--test-size 2.0 must be between 0 and 1"),

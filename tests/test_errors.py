@@ -386,7 +386,10 @@ def test_checkpoint_that_is_no_folder_is_refused_before_reading(place):
             "The 'max_iter' parameter of DirichletSelector must be a",
         ),
         (("select", "good.csv", "-m", 2, "-p", f"a={'[' * 100_000}"), "--param a: its value has lists in lists"),
-        (("select", "good.csv", "-m", 2, "--method", "dirichlet", "--device", "xyz"), "--device 'xyz' is not available here; use"),
+        (
+            ("select", "good.csv", "-m", 2, "--method", "dirichlet", "--device", "xyz"),
+            "--device 'xyz' is not available here; use",
+        ),
         (("select", "good.csv", "-m", 2, "--image-shape", "٢x٢"), "--image-shape '٢x٢': expected height and width"),
         (
             ("select", "good.csv", "-m", 2, "--label-column", "a", "--index-column", "a"),

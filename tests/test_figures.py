@@ -115,9 +115,8 @@ def test_training_curves():
 
 
 def test_size_path_marks_the_size():
-    path = {name: np.arange(1.0, 5) for name in ("n_features", "explained", "by_chance", "discovered")}
-    figure = figures.size_path(path, 3)
-    assert [axes.lines[-1].get_xdata() for axes in figure.axes] == [[3, 3], [3, 3]]
+    figure = figures.size_path({"n_features": np.arange(1, 5), "explained": np.arange(4) / 4}, 3)
+    assert [axes.lines[-1].get_xdata() for axes in figure.axes] == [[3, 3]]
 
 
 def test_sensitivity_stars_the_best_and_rings_the_default():

@@ -166,7 +166,7 @@ def test_full_settings_are_the_papers():
     assert comparison.ms == [25, 50, 75, 100, 150, 200, 300]
     assert comparison.splits == 10
     assert comparison.judge.n_estimators == 1000
-    assert set(comparison.selectors) == {*PAPER_NAMES, "random"}
+    assert set(comparison.selectors) == {*PAPER_NAMES, "predictive", "random"}
     assert len(comparison.grids["dirichlet"]) == 6 * 3 * 5
     assert len(comparison.grids["aefs"]) == 7 * 4
     assert comparison.selectors["dirichlet"].literal

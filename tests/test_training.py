@@ -193,7 +193,7 @@ def test_coverage_without_the_distance_matrix(problem, monkeypatch):
     X, F, everyone = problem
     S = KNNGraph(4)((X @ F).detach())
     with_matrix = Coverage(X)(S, 3, everyone, everyone)
-    monkeypatch.setattr("homophily.objectives.BUDGET", 500)
+    monkeypatch.setattr("homophily.objectives.KEPT", 500)
     without = Coverage(X)
     assert without.D is None
     torch.testing.assert_close(without(S, 3, everyone, everyone), with_matrix)

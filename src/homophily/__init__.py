@@ -7,7 +7,7 @@ from ._version import __version__
 
 MODULES = (
     *("anndata", "baselines", "datasets", "evaluation", "figures", "graph", "io", "memory", "nn", "objectives"),
-    *("regression", "screening", "size", "stability"),
+    "stability",
 )
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from . import memory as memory
     from . import nn as nn
     from . import objectives as objectives
-    from . import regression as regression
-    from . import screening as screening
-    from . import size as size
     from . import stability as stability
     from .joint import DirichletSelector
     from .predictive import PredictiveSelector

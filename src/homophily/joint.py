@@ -24,14 +24,12 @@ from .distributed import ALONE, Team, current_team
 from .final_graph import final_graph, planned_graph
 from .nn import KNNGraph, cross_squared_distances, exact_similarities
 from .nn.soft_topk import SOLVERS
-from .objectives import OBJECTIVES, Energy, Objective, Screened
+from .objectives import OBJECTIVES, Objective
 from .preprocessing import Standardized, sample_position
 from .progress import Report, training_progress
-from .refinement import BUDGET, ROWS, exchange_features
+from .refinement import ROWS, exchange_features
 from .runtime import one_thread, resolve_device
-from .screening import NULL
 from .shapes import Of
-from .size import choose_size
 from .training import (
     HISTORY,
     Callback,
@@ -73,10 +71,8 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or "auto", optional
-        The number m of features. By default half of the columns that vary. ``"auto"`` takes as many as are explained
-        by others beyond chance, or where that is nearly all of them, as many as it takes to explain most of the data
-        (:func:`~homophily.size.choose_size`): see ``path_``.
+    n_features_to_select : int, optional
+        The number m of features. By default half of the columns that vary.
     n_neighbors : int
         The number k of neighbours in the graph.
     graph : {"soft", "exact"}
@@ -88,12 +84,9 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         finds Circles in none of 8 runs of training alone). ``reg`` is free of units.
     n_candidates : int or "all", optional
         Nearest points among which the soft graph selects, see :class:`~homophily.nn.KNNGraph`.
-    objective : {"screened", "coverage", "energy"}
+    objective : {"energy", "coverage"}
         ``"energy"`` is the paper's: smooth selected features, on redundant data near-copies of each other.
-        ``"coverage"`` asks that *all* features be smooth on the graph of the selected ones. ``"screened"`` asks it of
-        those alone that are explained beyond chance, and that each selected feature be explained by the others, so
-        that noise is neither counted nor selected; it takes effect in the exchange (``refine``), training is that of
-        coverage. See :mod:`homophily.screening`.
+        ``"coverage"`` asks that *all* features be smooth on the graph of the selected ones.
     learning_rate : float, optional
         Of Adam. By default ``10 log(1 + d) / max_iter``: a column has to lead by about log d to hold against d
         rivals, and this lets it go ten times that far.
@@ -111,9 +104,9 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
     n_init : int
         Restarts. The one whose features have the lowest exact objective is kept.
     refine : bool
-        After training, exchange single features while that lowers the exact objective
-        (:func:`~homophily.refinement.exchange_features`), as judged by 256 samples and their neighbours, and of more
-        than 4096 samples in the end by 1024. It begins with what was learned, and again with other selections.
+        After training, exchange single features while that lowers the exact objective on 256 samples and their
+        neighbours; of more than 4096 samples, in the end on 1024. It begins with what was learned, and again with a
+        random selection.
     batch_size : int or "all", optional
         Rows that a step looks at, by default all up to 256. Each row still finds its neighbours among all samples, so
         a batch's gradient is right in expectation. With anchors it is rounded to a multiple of four.
@@ -152,11 +145,6 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
     alternatives_ : ndarray (m, <= 10)
         Columns that could replace each selected feature, in the order of ``selected_features_``: those that correlate
         with it by at least .9 (or at most -.9), the closest first; -1 where there are no more.
-    path_ : dict of ndarray
-        With ``"auto"``, what selections of other sizes would explain: ``n_features``, ``explained``, ``by_chance`` and
-        ``discovered`` as in :class:`~homophily.size.Size`. Otherwise empty.
-    size_rule_ : {"given", "explained", "knee", "none"}
-        Why there are so many features; ``"none"`` if ``"auto"`` found none that others explain.
     graph_ : csr_array (n, n) or None
         The adaptive k-NN graph of the samples on the selected, standardised features, see ``final_graph``. Rows sum
         to 1.
@@ -210,8 +198,6 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         **BaseSelector._fitted,
         "exchanged_features_": Of("i", (None,), below="d", distinct=True, optional=True),
         "alternatives_": Of("i", ("m", None), below="d", least=-1, optional=True),
-        "path_": Of("n", ("sizes",), each=True, optional=True),
-        "size_rule_": Of("s", optional=True),
         "graph_": Of("f", ("n", "n"), sparse=True, nullable=True),
         "energy_": Of("f"),
         "history_": Of("f", ("steps",), each=True),
@@ -222,7 +208,6 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
     }
     _parameter_constraints: ClassVar[dict] = {
         **BaseSelector._parameter_constraints,
-        "n_features_to_select": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "graph": [StrOptions({"soft", "exact"})],
         "reg": [Interval(Real, 0, None, closed="neither")],
@@ -252,7 +237,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
 
     def __init__(
         self,
-        n_features_to_select: int | str | None = None,
+        n_features_to_select: int | None = None,
         *,
         n_neighbors: int = 5,
         graph: str = "soft",
@@ -260,7 +245,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         solver: str = "newton",
         scale: str = "row",
         n_candidates: int | str | None = None,
-        objective: str = "screened",
+        objective: str = "energy",
         learning_rate: float | None = None,
         max_iter: int = 150,
         temperature: tuple[float, float] | None = None,
@@ -312,7 +297,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
     @classmethod
     def from_paper(
         cls,
-        n_features_to_select: int | str | None = None,
+        n_features_to_select: int | None = None,
         *,
         n_neighbors: int = 5,
         reg: float = 0.01,
@@ -405,10 +390,9 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
             told_as_tasks(self, X, self.max_iter * len(groups), callback) as told,
             training_progress(self.verbose, self.max_iter, self.n_init, told) as report,
         ):
-            m = self._set_size(data, rows, sampling, report)
+            m = self._number_to_select(data)
             schedule = self._schedule(n_sampled, rows.local.shape[1], m, min(batch_size, n_sampled), n_anchors)
-            # A run that was stopped before it knew its size has nothing that another one could go on with.
-            states = self._checkpoints(None if report.stopped else place, data, m, [*seeds, sampling], team)
+            states = self._checkpoints(place, data, m, [*seeds, sampling], team)
             # Processes have to take turns in the same order, so threads are for a process that is alone.
             # Threads take memory of their own, also those that have nothing to do.
             n_jobs = self.n_jobs if team.size == 1 and not memory.limited() else 1
@@ -422,23 +406,6 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
             points = self._reference(rows, sampling)
             self._keep_best(data, rows, points, [group for group in trained if group is not None], report, method)
         return self
-
-    def _set_size(self, data: Standardized, rows: Rows, seed: int, report: Report) -> int:
-        """The number of features to select, with ``path_`` and ``size_rule_``; the same in all processes of a team."""
-        self.path_: dict[str, np.ndarray] = {}
-        self.size_rule_ = "given"
-        if self.n_features_to_select != "auto":
-            return self._number_to_select(data)
-        size = choose_size(self._reference(rows, seed), self.n_neighbors, should_stop=report.exchange)
-        self.path_, self.size_rule_ = size.path, size.rule
-        if size.rule == "none":
-            warnings.warn(
-                "No feature of X is explained by others beyond chance, so the data do not say how many to select: "
-                f'n_features_to_select="auto" takes {size.n_features}. Give the number, or try more samples.',
-                UserWarning,
-                stacklevel=4,
-            )
-        return int(rows.team.first_(torch.tensor([size.n_features])))
 
     def shares(self, n: int, d: int = 1) -> bool:
         """Whether processes that train together share ``n`` rows of ``d`` columns; of few, each does all the work."""
@@ -508,8 +475,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
 
     def _n_judged(self, d: int) -> int:
         """How many rows of ``d`` columns the exchange of features has memory for: what it makes of them is larger."""
-        shuffled = 2 * max(4 * d, NULL + d) if d < NULL // 4 else 0
-        each = 4 * (11 * ROWS[1] + 5 * d + shuffled)
+        each = 4 * (11 * ROWS[1] + 5 * d)
         least = max(LEAST_JUDGED, self.n_neighbors + 2)
         # Sampled rows take a quarter; the last one is for what libraries set aside, which differs between processors.
         return max(memory.fitting(MANY, each, 1 / 2, fixed=20 * d * ROWS[1]), least)
@@ -533,7 +499,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
             self._exchange(points, objective, logits, picks, values, report)
         best = int(values.argmin())
         self.exchanged_features_ = data.kept[np.setdiff1d(picks[best], learned[best])]
-        self.restart_objectives_ = values if isinstance(objective, Screened) else values * (data.n_rows / len(points))
+        self.restart_objectives_ = values * (data.n_rows / len(points))
         self.logits_ = logits[best]
         self._set_selection(data, picks[best], selection_strength(self.logits_))
         copies = near_copies(points, np.searchsorted(data.kept, self.selected_features_))
@@ -568,26 +534,16 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         values: np.ndarray,
         report: Report,
     ) -> None:
-        """Exchange features of the restarts, the best first, while the budget lasts; updates the lists in place.
+        """Exchange features of the restarts, the best first; updates the lists in place.
 
-        Other selections are improved as well, and take the place of the best restart if they end up better.
+        A random selection is improved as well, and takes the place of the best restart if it ends up better.
         """
-        d, m = logits[0].shape
-        others = self._other_starts(points, objective, d, m, report)
-        budget = BUDGET[self.objective]
-        share = budget // (len(values) + len(others))
 
         def improve(restart: int, start: np.ndarray, n_rows: int) -> None:
             if report.stopped:
                 return
-            found, _ = exchange_features(
-                points,
-                start,
-                self.n_neighbors,
-                objective,
-                budget=share,
-                should_stop=report.exchange,
-                n_rows=n_rows,
+            found = exchange_features(
+                points, start, self.n_neighbors, objective, should_stop=report.exchange, n_rows=n_rows
             )
             # On other rows an exchange may have done harm, so a start that has not been judged yet is judged as well.
             candidates = [found] if start is picks[restart] else [found, start]
@@ -604,32 +560,10 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         for restart in values.argsort():
             improve(restart, picks[restart], few)
         best = int(values.argmin())
-        for start in others:
-            improve(best, start, few)
+        d, m = logits[0].shape
+        improve(best, np.random.RandomState(0).permutation(d)[:m], few)
         if len(points) > JUDGED:  # what few rows have found in little time, many confirm
             improve(best, picks[best], many)
-
-    def _other_starts(
-        self, points: torch.Tensor, objective: Objective, d: int, m: int, report: Report
-    ) -> list[np.ndarray]:
-        """Selections to improve beside the learned ones; single exchanges can get stuck, and seldom twice.
-
-        One is random. For screened coverage there are three more: a structure that several features have to be seen
-        together for has a low energy, what stands out of much noise is smooth on the graph of all features, and what
-        few samples tell is told by linear regressions.
-        """
-        order = np.random.RandomState(0).permutation(d)
-        if not isinstance(objective, Screened):
-            return [order[:m]]
-        joint, _ = exchange_features(
-            points, order[-m:], self.n_neighbors, Energy(points), max_passes=2, should_stop=report.exchange
-        )
-        return [
-            order[:m],
-            joint,
-            objective.surest(m, self.n_neighbors, ROWS[1]),
-            objective.linear(m),
-        ]
 
     def _judge(self, points: torch.Tensor, features: np.ndarray, objective: Objective) -> float:
         return judge(points, features, self.n_neighbors, objective, JUDGED)

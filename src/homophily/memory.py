@@ -72,10 +72,10 @@ def memory_limit(limit: str | int) -> Iterator[None]:
 
     Examples
     --------
-    >>> from homophily import DirichletSelector
+    >>> from homophily import PredictiveSelector
     >>> from homophily.memory import memory_limit
     >>> with memory_limit("1GB"):
-    ...     selector = DirichletSelector(50).fit("samples.npy")  # doctest: +SKIP
+    ...     selector = PredictiveSelector(50).fit("samples.npy")  # doctest: +SKIP
     """
     global _limit, _held
     size = parse_size(limit)

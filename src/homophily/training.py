@@ -18,7 +18,7 @@ from .checkpoint import Checkpoint
 from .distributed import ALONE, Team, WorkerLostError
 from .memory import scaled
 from .nn import KNNGraph, UniqueFeatureSelector
-from .objectives import Objective, Screened
+from .objectives import Objective
 from .preprocessing import sample_position
 from .shapes import Of
 
@@ -36,7 +36,6 @@ __all__ = [
 ]
 
 CHUNK = 2**22  # entries of a transport plan that are held at once
-SCREENED = 1024  # rows that judge screened coverage
 TINY = 1e-30
 HISTORY = ("loss", "energy", "temperature", "confidence")
 START, NOISE, BATCHES, ANCHORS = range(4)  # what is drawn, each from its own stream of random numbers
@@ -397,12 +396,9 @@ def selection_strength(logits: np.ndarray) -> np.ndarray:
 def judge(X: Tensor, features: np.ndarray, k: int, objective: Objective, n_rows: int | None = None) -> float:
     """Exact value of ``objective`` for chosen ``features``: hard neighbours among all of X, float64 where there is one.
 
-    Summed over all rows, or over the first ``n_rows``, which then stand for the others. What is no sum, and dearer, is
-    judged by fewer.
+    Summed over all rows, or over the first ``n_rows``, which then stand for the others.
     """
     k = int(k)
-    if isinstance(objective, Screened):
-        return objective.judge(features, k, SCREENED)
     everyone = torch.arange(len(X), device=X.device)
     chosen = X[:, torch.as_tensor(features, device=X.device)]
     if X.device.type != "mps":
@@ -410,7 +406,7 @@ def judge(X: Tensor, features: np.ndarray, k: int, objective: Objective, n_rows:
     graph = KNNGraph(k, exact=True)
     judged = everyone[:n_rows]
     total = 0.0
-    for rows in judged.split(max(1, scaled(CHUNK) // ((k + 1) * len(features)))):
+    for rows in judged.split(max(1, scaled(CHUNK) // max(len(X), (k + 1) * len(features)))):
         S = graph(chosen, chosen[rows], rows)
         total += float(objective(S, len(features), rows, everyone))
     return total * len(X) / len(judged)

@@ -70,11 +70,8 @@ PUBLIC = (
     "homophily.figures",
     "homophily.stability",
     "homophily.anndata",
-    "homophily.size",
     "homophily.memory",
     "homophily.objectives",
-    "homophily.screening",
-    "homophily.regression",
 )
 
 

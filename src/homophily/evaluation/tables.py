@@ -31,7 +31,8 @@ DISPLAY = {
     "ipcae": "IP-CAE",
     "variance": "Variance",
     "medoids": "Medoids",
-    "dirichlet": "homophily",
+    "predictive": "homophily",
+    "dirichlet": "Dirichlet",
     "dirichlet-paper": "Our settings",
     "random": "Random",
 }

@@ -23,6 +23,7 @@ from ..figures import EmbeddedGraph
 from ..graph import adaptive_knn_graph, heat_kernel_graph
 from ..joint import DirichletSelector
 from ..output import STORE
+from ..predictive import PredictiveSelector
 from ..preprocessing import standardize
 from ..stability import stability
 from .settings import Settings
@@ -59,7 +60,7 @@ class Sources:
 
     def __init__(self, folder: Path, data_dir: Path | None = None, seed: int = 0) -> None:
         self.folder, self.data_dir, self.seed = folder, data_dir, seed
-        self._selectors: dict[tuple[str, int], DirichletSelector] = {}
+        self._selectors: dict[tuple[str, int], PredictiveSelector] = {}
 
     def table(self, path: str, command: str) -> pd.DataFrame:
         """The table whose path ends so, ``*`` for any letters; of several a whole one, of the paper's protocol."""
@@ -78,11 +79,11 @@ class Sources:
                 fetch = f"homophily datasets list  # says where to get {name}"
             raise MissingInputError(f"the data set {name} is not here", fetch) from error
 
-    def selector(self, name: str, m: int) -> DirichletSelector:
+    def selector(self, name: str, m: int) -> PredictiveSelector:
         """The default selector, fitted to a data set."""
         if (name, m) not in self._selectors:
             X, _ = self.data(name)
-            self._selectors[name, m] = DirichletSelector(m, random_state=self.seed).fit(X)
+            self._selectors[name, m] = PredictiveSelector(m, random_state=self.seed).fit(X)
         return self._selectors[name, m]
 
     def store(self) -> RunStore:
@@ -138,7 +139,7 @@ def _embeddings(source: Sources) -> Figure:
 def _rebuilt(source: Sources) -> Figure:
     X, y = source.data("PIX10")
     train, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=source.seed, stratify=y)
-    selector = DirichletSelector(M_REBUILT, random_state=source.seed).fit(X[train])
+    selector = PredictiveSelector(M_REBUILT, random_state=source.seed).fit(X[train])
     rebuilt = reconstruct(X[train], X[test], selector.selected_features_, source.seed)
     rows = [np.concatenate([train[:5], test[:5]]), np.concatenate([rebuilt[0][:5], rebuilt[1][:5]])]
     shape = IMAGES["PIX10"]
@@ -161,7 +162,7 @@ def _upright(X: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
 def _stability(source: Sources) -> Figure:
     wine = load_wine()
-    selector = DirichletSelector(5, random_state=source.seed)
+    selector = PredictiveSelector(5, random_state=source.seed)
     frequency = stability(selector, wine.data, random_state=source.seed).frequency
     chosen = selector.fit(wine.data).selected_features_
     return figures.selection_frequencies(frequency, chosen.tolist(), wine.feature_names)

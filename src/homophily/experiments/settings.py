@@ -11,6 +11,7 @@ from ..baselines import BASELINES
 from ..evaluation import PROTOCOLS
 from ..joint import DirichletSelector
 from ..methods import METHODS
+from ..predictive import PredictiveSelector
 from ..wording import counted
 
 __all__ = ["PAPER", "QUICK_GRIDS", "Settings", "numbers_of_features", "selector_for"]
@@ -93,7 +94,7 @@ def numbers_of_features(dataset: str, settings: Settings) -> Sequence[int]:
 
 
 def ours(**parameters: Any) -> DirichletSelector:
-    """The paper's method as we train it: its objective, and our defaults for all that ``parameters`` do not set."""
+    """The paper's method as we train it: our defaults for all that ``parameters`` do not set."""
     return DirichletSelector(objective="energy", **parameters)
 
 
@@ -101,8 +102,8 @@ def selector_for(method: str, dataset: str, *, literal: bool) -> Any:
     """The selector of that name with the parameters that it has on a data set.
 
     ``literal`` asks for the paper's settings. Otherwise these are our defaults, but for what the paper sets on single
-    data sets, and for the objective of its own method (:func:`ours`). Of that only the solver is ours in any case: it
-    reaches what 200 Bregman iterations have not, and sooner.
+    data sets. Of its own method the solver is ours in any case: it reaches what 200 Bregman iterations have not, and
+    sooner.
     """
     if method == PAPER or (method == "dirichlet" and literal):
         return DirichletSelector.from_paper(solver="newton")
@@ -110,5 +111,7 @@ def selector_for(method: str, dataset: str, *, literal: bool) -> Any:
         raise ValueError(f"There is no method {method!r}; known are {', '.join((*METHODS, PAPER))}.")
     if method == "dirichlet":
         return ours()
+    if method == "predictive":
+        return PredictiveSelector()
     kind = BASELINES[method]
     return kind.from_paper(dataset=dataset) if literal else kind.for_dataset(dataset)

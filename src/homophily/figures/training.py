@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from .style import BLUE, COLORS, PINK, blank, plain
 
@@ -36,13 +37,15 @@ def training_curves(history: Mapping[str, np.ndarray]) -> Figure:
 
 
 def size_path(path: Mapping[str, np.ndarray], m: int) -> Figure:
-    """What the first columns of a search predict of all the others: ``path_`` of a selector, and its m."""
+    """Share of the data that selections of other sizes predict: ``path_`` of a selector, and its m."""
     figure = blank(8.4, 2.8)
     axes = figure.subplots()
     axes.plot(path["n_features"], 100 * path["explained"], color=BLUE, marker=".", linewidth=1.5)
-    axes.set_title("% predicted, rows left out", fontsize=10)
-    axes.set_ylim(bottom=0)
     axes.axvline(m, color=PINK, linewidth=1)
+    axes.set_title("% of the data predicted, rows left out", fontsize=10)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("features selected", fontsize=9)
     plain(axes)
     return figure

@@ -21,7 +21,7 @@ def joint_selection(Z: np.ndarray, m: int, k: int, rng: np.random.Generator) -> 
     """The m columns of ``Z (n, d)`` that exchanges lead to from a random start while the paper's energy falls."""
     X = torch.from_numpy(Z[:ROWS].astype(np.float32))
     start = rng.permutation(Z.shape[1])[:m]
-    return exchange_features(X, start, k, Energy(X), max_passes=2)[0].tolist()
+    return exchange_features(X, start, k, Energy(X), max_passes=2).tolist()
 
 
 def unseen_share(Z: np.ndarray, chosen: list[int], k: int, rng: np.random.Generator) -> float:

@@ -86,10 +86,7 @@ class LeaveOneOut:
 
     def value(self) -> float:
         """J of the selection."""
-        own = self._at(self.chosen)
-        return float(
-            (self.P / self.h**2).sum() + self._owed(self.U[own], self.h, self.q[own], self.weights[self.chosen])
-        )
+        return float((self.P / self.h**2).sum()) + self._owed_now()
 
     def values(self, n_exact: int, also: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """J of the selection with each candidate added; (candidates,), infinite for those that are in it.

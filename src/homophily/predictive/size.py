@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from .lines import AllColumns
 
-__all__ = ["MOST", "Size", "knee", "predictable_columns"]
+__all__ = ["MOST", "knee", "predictable_columns"]
 
 MOST = 256  # columns that are counted; half as many lie on a path whose knee is looked for
 NOISE = 0.25  # share of the columns that has to be noise for the others to be counted
@@ -16,18 +14,12 @@ SHUFFLED = 20_000  # columns that stand for chance
 ROUNDS = 5  # of predicting by those that count
 
 
-class Size(NamedTuple):
-    """A number of columns and the rule that it follows from: ``"predicted"``, ``"knee"`` or ``"none"``."""
-
-    n_features: int
-    rule: str
-
-
-def predictable_columns(Z: np.ndarray, ridge: float, rng: np.random.Generator) -> Size:
+def predictable_columns(Z: np.ndarray, ridge: float, rng: np.random.Generator) -> tuple[int, str]:
     """Count the columns of ``Z (n, d)`` of which the others predict more than of any column of noise.
 
-    Noise is the same columns with their rows in another order. Columns that do not count only blur what the others
-    predict, so all are predicted again by those that count, until these stay the same.
+    Returned with the rule of that number, ``"predicted"``, ``"knee"`` or ``"none"``. Noise is the same columns with
+    their rows in another order. Columns that do not count only blur what the others predict, so all are predicted again
+    by those that count, until these stay the same.
     """
     n, d = Z.shape
     counted = np.ones(d, dtype=bool)
@@ -39,12 +31,12 @@ def predictable_columns(Z: np.ndarray, ridge: float, rng: np.random.Generator) -
         before, counted = counted, shares > max(chance, 0)
         count = int(counted.sum())
         if count > min((1 - NOISE) * d, MOST):
-            return Size(min(MOST // 2, max(1, d // 2)), "knee")
+            return min(MOST // 2, max(1, d // 2)), "knee"
         if count < 2:
-            return Size(1, "none")
+            return 1, "none"
         if (counted == before).all():
             break
-    return Size(count, "predicted")
+    return count, "predicted"
 
 
 def knee(sizes: np.ndarray, values: np.ndarray) -> int:
