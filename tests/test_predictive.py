@@ -182,8 +182,8 @@ def test_auto_takes_the_knee_where_next_to_no_column_is_noise():
 
 
 def test_the_knee_is_the_corner():
-    assert knee(np.arange(1, 8), np.array([1, 2, 3, 4, 4.1, 4.2, 4.3])) == 4
-    assert knee(np.arange(1, 4), np.array([3.0, 2.0, 1.0])) == 1
+    assert knee(np.array([1, 2, 3, 4, 4.1, 4.2, 4.3])) == 4
+    assert knee(np.array([3.0, 2.0, 1.0])) == 1
 
 
 def test_madelon(real_data):
@@ -269,6 +269,12 @@ def test_a_sample_of_rows_stands_for_all(tmp_path):
     np.testing.assert_array_equal(in_memory.selected_features_, on_disk.selected_features_)
     assert in_memory.graph_ is None
     assert in_memory.energy_ is None
+
+
+def test_a_sample_may_have_fewer_rows_than_neighbours():
+    selector = PredictiveSelector(2, max_rows=3, n_neighbors=8, random_state=0).fit(np.asarray(standardized(40, 6)))
+    assert len(selector.selected_features_) == 2
+    assert (np.diff(selector.graph_.indptr) == 8).all()
 
 
 @pytest.mark.parametrize("kind", ["sparse", "frame", "memory map", "parquet"])

@@ -10,7 +10,7 @@ from ..graph import adaptive_knn_graph, dirichlet_energy
 from ..objectives import Energy
 from ..refinement import exchange_features
 
-__all__ = ["FEW", "joint_selection", "unseen_share"]
+__all__ = ["FEW", "ROWS", "joint_selection", "unseen_share"]
 
 FEW = 4  # columns among which neighbours still tell near from far
 ROWS = 1024  # that energies are measured on
@@ -19,7 +19,7 @@ DRAWS = 4  # of columns that are only correlated
 
 def joint_selection(Z: np.ndarray, m: int, k: int, rng: np.random.Generator) -> list[int]:
     """The m columns of ``Z (n, d)`` that exchanges lead to from a random start while the paper's energy falls."""
-    X = torch.from_numpy(Z[:ROWS].astype(np.float32))
+    X = torch.from_numpy(Z.astype(np.float32))
     start = rng.permutation(Z.shape[1])[:m]
     return exchange_features(X, start, k, Energy(X), max_passes=2).tolist()
 
@@ -30,7 +30,7 @@ def unseen_share(Z: np.ndarray, chosen: list[int], k: int, rng: np.random.Genera
     That is the mean energy of random columns with the same values and the same correlations of ranks. 1 if the
     columns have nothing else in common, the less the more of their structure no regression sees.
     """
-    X = Z[:ROWS, chosen]
+    X = Z[:, chosen]
     n, m = X.shape
     in_order = np.sort(X, axis=0)
     normal = ndtri((_ranks(X) + 0.5) / n)

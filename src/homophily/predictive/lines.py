@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,11 +62,7 @@ class LeaveOneOut:
         self.h = 1 - np.einsum("mn,mn->n", A, K, dtype=np.float64)  # diag(M)
         self.q = np.einsum("dn,dn->d", self.Z, self.U, dtype=np.float64)  # z' M z
         self.R = np.einsum("dn,dn->d", self.Z, self.V, dtype=np.float64)  # z' M W M z
-        self.P = np.zeros_like(self.h)  # diag(M W M)
-        size = max(1, BLOCK // len(self.h))
-        for first in range(0, len(self.U), size):
-            part = slice(first, first + size)
-            self.P += np.square(self.U[part]).T @ self.weights[part]
+        self.P = sum(np.square(self.U[part]).T @ self.weights[part] for part in self._blocks())  # diag(M W M)
 
     def shorten(self, columns: np.ndarray) -> None:
         """Keep ``columns`` alone as candidates, the chosen ones among them."""
@@ -121,6 +117,10 @@ class LeaveOneOut:
     def _at(self, t: int | list[int]) -> np.ndarray:
         return np.searchsorted(self.columns, t)
 
+    def _blocks(self) -> Iterator[slice]:
+        size = max(1, BLOCK // len(self.h))
+        return (slice(start, start + size) for start in range(0, len(self.U), size))
+
     def _times_w(self, U: np.ndarray) -> np.ndarray:
         """U W for rows U, or one row."""
         return U @ self._W if self._W is not None else (U @ self._all.T) @ self._weighted
@@ -138,9 +138,7 @@ class LeaveOneOut:
         self.h -= c * u * u
         change = np.stack([g, x - c * r * g], 1).astype(self.dtype) * self.dtype(c)  # (candidates, 2)
         step = np.stack([v, u]).astype(self.dtype)  # (2, n)
-        size = max(1, BLOCK // len(u))
-        for start in range(0, len(self.U), size):
-            part = slice(start, start + size)
+        for part in self._blocks():
             self.V[part] -= change[part] @ step
             self.U[part] -= change[part, :1] * short
 
@@ -149,9 +147,7 @@ class LeaveOneOut:
         c = 1 / (self.ridge + self.q)
         J = np.empty(len(c))
         P, h, flat = self.P.astype(dtype), self.h.astype(dtype), (1 / self.h**2).astype(dtype)
-        size = max(1, BLOCK // len(h))
-        for start in range(0, len(c), size):
-            part = slice(start, start + size)
+        for part in self._blocks():
             U, cs = self.U[part], c[part]
             A = U * U
             alone = (A @ flat).astype(np.float64)  # t predicted without t

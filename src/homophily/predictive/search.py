@@ -20,16 +20,15 @@ def grow(model: LeaveOneOut, m: int, tell: Callable[[float], bool]) -> None:
     ``tell`` is called with J after each column. Once it returns True, the best columns of the last step fill the
     places.
     """
-    stopped = False
-    J = np.empty(0)
+    J, stopped = np.empty(0), False
     while len(model.chosen) < m and not stopped:
         J, best = model.values(EXACT)
         t = best[J[best].argmin()]
         model.add(int(model.columns[t]))
         stopped = tell(float(J[t]))
-    order = np.argsort(J, kind="stable")
-    order = order[~np.isin(order, model.chosen)]
-    for t in order[: m - len(model.chosen)].tolist():
+    taken = set(model.chosen)
+    order = [t for t in np.argsort(J, kind="stable").tolist() if t not in taken]
+    for t in order[: m - len(model.chosen)]:
         model.add(t)
     model.shorten(np.union1d(model.chosen, order[: max(SHORTLIST - m, EXACT)]))
 

@@ -18,7 +18,7 @@ from ..final_graph import final_graph, planned_graph
 from ..preprocessing import Standardized
 from ..progress import StepCallback, Steps, step_progress
 from ..shapes import Of
-from .joint import FEW, joint_selection, unseen_share
+from .joint import FEW, ROWS, joint_selection, unseen_share
 from .lines import AllColumns, LeaveOneOut
 from .search import SHORTLIST, elimination_order, exchange, grow
 from .size import knee, predictable_columns
@@ -230,11 +230,11 @@ class PredictiveSelector(BaseSelector):
         grow(model, m, tell)
         self.path_ = {"n_features": np.arange(1, len(path) + 1), "explained": np.array(path)}
         if self.size_rule_ == "knee":
-            m = knee(self.path_["n_features"], self.path_["explained"])
+            m = knee(self.path_["explained"])
             model.start(model.chosen[:m])
         if not steps.stopped:
             exchange(model, tell)
-        model.start(_joint_or_same(Z, model, self.n_neighbors, rng))
+        model.start(_joint_or_same(Z[:ROWS], model, min(self.n_neighbors, len(Z) - 1, ROWS - 1), rng))
         self._describe(data, model, total)
 
     def _describe(self, data: Standardized, model: LeaveOneOut, total: float) -> None:
@@ -261,7 +261,7 @@ def _joint_or_same(Z: np.ndarray, model: LeaveOneOut, k: int, rng: np.random.Gen
     values = []
     for each in (chosen, rival):
         model.start(each)
-        values.append(model.value() / len(Z) + m * unseen_share(Z, each, k, rng))
+        values.append(model.value() / len(model.h) + m * unseen_share(Z, each, k, rng))
     return rival if values[1] < values[0] else chosen
 
 

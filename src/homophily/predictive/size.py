@@ -39,11 +39,7 @@ def predictable_columns(Z: np.ndarray, ridge: float, rng: np.random.Generator) -
     return count, "predicted"
 
 
-def knee(sizes: np.ndarray, values: np.ndarray) -> int:
-    """Where the rising curve is farthest above the straight line from its first point to its highest."""
-    top = int(values.argmax())
-    if top == 0:
-        return int(sizes[0])
-    x = (sizes[: top + 1] - sizes[0]) / (sizes[top] - sizes[0])
-    y = (values[: top + 1] - values[0]) / (values[top] - values[0])
-    return int(sizes[int((y - x).argmax())])
+def knee(explained: np.ndarray) -> int:
+    """The number of columns where the rising curve is farthest above the straight line to its highest point."""
+    rising = explained[: explained.argmax() + 1]
+    return 1 + int((rising - np.linspace(rising[0], rising[-1], len(rising))).argmax())
