@@ -159,7 +159,7 @@ def test_one_batch_is_no_batch(cells):
 
 def test_auto_finds_the_number(cells):
     frame = select_genes(cells, "auto", inplace=False)
-    expected = DirichletSelector("auto", random_state=0).fit(cells.X.toarray())
+    expected = PredictiveSelector("auto", random_state=0).fit(cells.X.toarray())
     assert set(np.flatnonzero(frame["homophily_selected"])) == set(expected.selected_features_)
     with pytest.raises(ValueError, match=r"auto.*RSR a number"):
         select_genes(cells, "auto", selector=RSR())

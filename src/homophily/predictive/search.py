@@ -30,7 +30,7 @@ def grow(model: LeaveOneOut, m: int, tell: Callable[[float], bool]) -> None:
     order = [t for t in np.argsort(J, kind="stable").tolist() if t not in taken]
     for t in order[: m - len(model.chosen)]:
         model.add(t)
-    model.shorten(np.union1d(model.chosen, order[: max(SHORTLIST - m, EXACT)]))
+    model.shorten(np.array(sorted({*model.chosen, *order[: max(SHORTLIST - m, EXACT)]})))
 
 
 def exchange(model: LeaveOneOut, tell: Callable[[float], bool]) -> None:
