@@ -23,6 +23,7 @@ def plan(monkeypatch):
     def limit_to(size):
         monkeypatch.setattr(memory, "_limit", None if size is None else parse_size(size))
 
+    memory.hold(0)  # what fits before have held
     yield limit_to
     memory.hold(0)
 
