@@ -137,6 +137,16 @@ def test_select_stays_within_the_limit(kind, tmp_path):
 
 
 @linux
+def test_the_default_stays_within_the_limit(tmp_path):
+    path = written(tmp_path, "npy", planted(60_000, 256))
+    options = ("--memory-limit", "650MB", "--final-graph", "none", "--out", tmp_path / "o")
+    code, output, peak = select(path, "-m", 4, *options)
+    assert code == 0, output
+    assert peak <= 650e6
+    assert sorted(pd.read_csv(tmp_path / "o" / "selected.csv")["index"]) == [0, 1, 2, 3]
+
+
+@linux
 def test_an_overrun_that_no_plan_foresees_ends_in_one_line(tmp_path):
     X = np.random.default_rng(0).standard_normal((3000, 1200)).astype(np.float32)
     np.save(tmp_path / "a.npy", X)

@@ -12,6 +12,7 @@ import torch
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from .. import memory
 from ..alternatives import near_copies
 from ..base import BaseSelector
 from ..final_graph import final_graph, planned_graph
@@ -27,6 +28,7 @@ __all__ = ["PredictiveSelector"]
 
 FARTHEST = 3.0  # standard deviations beyond which a value counts as that far
 ENTRIES = 2**26  # of the sample of rows
+ROW_BYTES = 64  # per entry of the sample: as it was read, standardised, and four times in the search
 
 
 class PredictiveSelector(BaseSelector):
@@ -190,7 +192,8 @@ class PredictiveSelector(BaseSelector):
         self._check_neighbors(n)
         method = planned_graph(self.final_graph, n, d, self.n_features_to_select, self.n_neighbors)
         (seed,) = self._seeds(1)
-        data = self._standardize(source, min(n, self.max_rows, max(2, ENTRIES // d)), seed=seed)
+        rows = min(n, self.max_rows, max(2, ENTRIES // d))
+        data = self._standardize(source, max(2, memory.fitting(rows, ROW_BYTES * d, 1 / 2)), seed=seed)
         Z = np.clip(data.values, -FARTHEST, FARTHEST)
         Z -= Z.mean(0)
         with step_progress(self.verbose, callback) as steps:
