@@ -14,7 +14,7 @@ from homophily import PredictiveSelector
 from homophily.datasets import make_planted, make_toy
 from homophily.predictive import lines, search
 from homophily.predictive.lines import AllColumns, LeaveOneOut
-from homophily.predictive.search import elimination_order, exchange, grow
+from homophily.predictive.search import exchange, grow, nested_order
 from homophily.predictive.size import knee, predictable_columns
 
 
@@ -28,6 +28,11 @@ def literal(Z, chosen, ridge, weights):
             normal = B[rest].T @ B[rest] + ridge * np.eye(B.shape[1])
             J += weights[f] * (Z[i, f] - B[i] @ np.linalg.solve(normal, B[rest].T @ Z[rest, f])) ** 2
     return J
+
+
+def _bounded(Z):
+    C = np.clip(Z.astype(np.float32), -3, 3)
+    return (C - C.mean(0)).astype(np.float64)
 
 
 def correlated(n, d, seed):
@@ -100,16 +105,14 @@ def test_exchange_never_raises_the_objective_and_keeps_the_size():
     assert len(set(model.chosen)) == 4
 
 
-def test_elimination_takes_out_what_is_missed_least():
+def test_selected_columns_are_ranked_as_they_would_be_added():
     Z, weights, _ = correlated(30, 8, 1)
     chosen = [0, 3, 5, 6]
-    order = elimination_order(LeaveOneOut(Z, 30, weights, chosen))
-    left = list(chosen)
-    for t in order[:0:-1]:
-        values = {f: literal(Z, [a for a in left if a != f], 30, weights) for f in left}
+    order = nested_order(LeaveOneOut(Z, 30, weights, chosen))
+    assert sorted(order) == chosen
+    for i, t in enumerate(order):
+        values = {f: literal(Z, [*order[:i], f], 30, weights) for f in order[i:]}
         assert min(values, key=values.get) == t
-        left.remove(t)
-    assert left == order[:1]
 
 
 def test_a_shortlist_finds_the_same_where_it_holds_the_best(monkeypatch):
@@ -216,8 +219,7 @@ def test_what_is_learned_belongs_together():
 def test_scores_are_what_the_explained_share_would_change_by():
     Z = np.asarray(planted(100, 12, 5))
     selector = PredictiveSelector(5).fit(Z)
-    C = np.clip(Z.astype(np.float32), -3, 3)
-    C = (C - C.mean(0)).astype(np.float64)
+    C = _bounded(Z)
     weights = np.clip(AllColumns(C, 100.0).shares(), 0, 1)
     total = weights @ np.square(C).sum(0)
     chosen = selector.selected_features_.tolist()
@@ -234,11 +236,30 @@ def test_scores_are_what_the_explained_share_would_change_by():
         assert selector.scores_[f] == pytest.approx(max(gained, 0), abs=1e-6)
 
 
-def test_one_outlier_buys_nothing():
+def test_a_few_outliers_buy_nothing(monkeypatch):
     Z = np.asarray(planted(200, 30, 5)).copy()
-    Z[0, 5:] = 12  # all columns of noise take part in it
+    Z[:2, 5:] = 10  # all columns of noise take part in it, and one row predicts the other
     selector = PredictiveSelector(5, final_graph="none").fit(Z)
     assert set(selector.selected_features_) == set(range(5))
+    monkeypatch.setattr("homophily.predictive.selector.FARTHEST", np.inf)
+    unbounded = PredictiveSelector(5, final_graph="none").fit(Z)
+    assert not set(unbounded.selected_features_) & set(range(5))
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_few_columns_are_not_noise_with_equal_values(m):
+    X, _, _ = make_planted(300, 30, m, random_state=0)
+    rng = np.random.default_rng(0)
+    for levels in (2, 3):
+        wider = np.hstack([X, rng.integers(levels, size=(300, 5))])
+        for rows in (slice(None), np.lexsort(wider.T)):
+            selector = PredictiveSelector(m, random_state=0).fit(wider[rows])
+            assert (selector.selected_features_ < 30).all()
+
+
+def test_of_noise_nothing_is_predicted():
+    selector = PredictiveSelector(1, n_neighbors=1).fit(np.asarray(standardized(30, 1)))
+    assert (selector.explained_, selector.explained_by_all_) == (0, 0)
 
 
 def test_units_and_shifts_change_nothing_and_rows_may_come_in_any_order():
@@ -314,9 +335,10 @@ def test_a_callback_ends_the_search_and_keeps_what_was_found():
     assert selector.n_iter_ == 3
     assert len(selector.selected_features_) == 6
     assert [step.total for step in steps] == [12] * 3
-    in_full = PredictiveSelector(6).fit(Z)
-    assert set(np.argsort(selector.ranking_)[:6]) == set(selector.selected_features_)
-    assert not in_full.interrupted_
+    grown = LeaveOneOut(_bounded(Z), 80.0, np.clip(AllColumns(_bounded(Z), 80.0).shares(), 0, 1))
+    grow(grown, 3, lambda J: False)
+    assert set(grown.chosen) <= set(selector.selected_features_)
+    assert not PredictiveSelector(6).fit(Z).interrupted_
 
 
 @pytest.mark.parametrize(

@@ -284,8 +284,7 @@ def _notes(selector: Any, table: Table, warned: list[str]) -> list[str]:
 
 def _partial(selector: Any) -> str:
     if isinstance(selector, PredictiveSelector):
-        planned = 2 * len(selector.selected_features_)
-        return f"The search was stopped after {selector.n_iter_} of {planned} steps: this is a partial result."
+        return f"The search was stopped after {selector.n_iter_} steps: this is a partial result."
     sure = selector.history_.get("confidence")
     confidence = "" if sure is None else f" (confidence {sure[-1]:.0%})"
     return (

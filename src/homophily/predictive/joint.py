@@ -15,6 +15,7 @@ __all__ = ["FEW", "ROWS", "joint_selection", "unseen_share"]
 FEW = 4  # columns among which neighbours still tell near from far
 ROWS = 1024  # that energies are measured on
 DRAWS = 4  # of columns that are only correlated
+TIES = 0.1  # share of equal values above which a column's energy says nothing
 
 
 def joint_selection(Z: np.ndarray, m: int, k: int, rng: np.random.Generator) -> list[int]:
@@ -25,14 +26,17 @@ def joint_selection(Z: np.ndarray, m: int, k: int, rng: np.random.Generator) -> 
 
 
 def unseen_share(Z: np.ndarray, chosen: list[int], k: int, rng: np.random.Generator) -> float:
-    """Energy of the chosen columns on their own graph, as a share of what their correlations let expect.
+    """Energy of the chosen columns on their own graph, relative to that of columns that are only correlated.
 
     That is the mean energy of random columns with the same values and the same correlations of ranks. 1 if the
-    columns have nothing else in common, the less the more of their structure no regression sees.
+    columns have nothing else in common, the less the more of their structure no regression sees; also 1 for columns
+    with many equal values, whose energy is small whatever they have in common.
     """
     X = Z[:, chosen]
     n, m = X.shape
     in_order = np.sort(X, axis=0)
+    if (np.diff(in_order, axis=0) == 0).mean(0).max() > TIES:
+        return 1.0
     normal = ndtri((_ranks(X) + 0.5) / n)
     root = np.linalg.cholesky(np.corrcoef(normal, rowvar=False) + 1e-6 * np.eye(m))
     drawn = (_ranks(rng.standard_normal((n, m)) @ root.T) for _ in range(DRAWS))

@@ -8,7 +8,7 @@ import numpy as np
 
 from .lines import LeaveOneOut
 
-__all__ = ["elimination_order", "exchange", "grow"]
+__all__ = ["exchange", "grow", "nested_order"]
 
 EXACT = 32  # best candidates whose effect on the selected columns is computed exactly
 SHORTLIST = 512  # columns that may be exchanged for a selected one
@@ -44,12 +44,11 @@ def exchange(model: LeaveOneOut, tell: Callable[[float], bool]) -> None:
             return
 
 
-def elimination_order(model: LeaveOneOut) -> list[int]:
-    """The selected columns, the one that is missed least taken out first; the last one out comes first."""
-    order: list[int] = []
+def nested_order(model: LeaveOneOut) -> list[int]:
+    """The selected columns in the order in which the search adds them if there are no others."""
     model.shorten(np.sort(model.chosen))
-    while model.chosen:
-        t = model.chosen[int(model.without().argmin())]
+    m = len(model.chosen)
+    for t in list(model.chosen):
         model.remove(t)
-        order.append(t)
-    return order[::-1]
+    grow(model, m, lambda J: False)
+    return model.chosen

@@ -21,13 +21,14 @@ from ..progress import StepCallback, Steps, step_progress
 from ..shapes import Of
 from .joint import FEW, ROWS, joint_selection, unseen_share
 from .lines import AllColumns, LeaveOneOut
-from .search import SHORTLIST, elimination_order, exchange, grow
+from .search import SHORTLIST, exchange, grow, nested_order
 from .size import knee, predictable_columns
 
 __all__ = ["PredictiveSelector"]
 
 FARTHEST = 3.0  # standard deviations beyond which a value counts as that far
 ENTRIES = 2**26  # of the sample of rows
+LEAST_ROWS = 128  # of the sample, whatever the limit to memory
 ROW_BYTES = 64  # per entry of the sample: as it was read, standardised, and four times in the search
 
 
@@ -48,23 +49,23 @@ class PredictiveSelector(BaseSelector):
     ----------
     n_features_to_select : int, float or "auto", default=None
         The number of features; a float between 0 and 1 is a share of the columns that vary; by default half of them.
-        ``"auto"`` takes the columns that the others predict better than any column of noise; where nearly all are,
-        the knee of what the first of them predict. See ``size_rule_``.
+        ``"auto"`` takes as many as the others predict better than any column of noise; where those are more than three
+        quarters of the columns, or more than 256, the knee of what the first 128 predict. See ``size_rule_``.
     n_neighbors : int, default=5
         Neighbours per row in ``graph_``, and in the energy that judges selections of up to 4 features.
     ridge : float, default=1.0
         The ridge in units of the number of rows, at least 0.01.
     max_rows : int, default=2048
-        The search looks at a random sample of that many rows of larger data, and of fewer where there are more than
-        2**26 entries. Means and deviations are those of all rows.
+        The search looks at a random sample of at most that many rows and 2**26 entries. Means and deviations are those
+        of all rows.
     final_graph : {"auto", "exact", "faiss", "none"}, default="auto"
         How ``graph_`` is found. ``"auto"``: exactly up to 50,000 samples, beyond that approximately with faiss if it is
         installed (``pip install "homophily[faiss]"``); else exactly up to 200,000 and not at all for more.
     verbose : bool or int, default=False
         Show a progress bar.
     random_state : int, RandomState instance or None, default=None
-        Draws the sample of rows, the start of the energy's search and the noise of ``"auto"``. Where all rows are
-        looked at and more than 4 features selected, nothing is drawn.
+        Draws the sample of rows, the noise of ``"auto"``, and for up to 4 features the start of the energy's search.
+        Otherwise nothing is drawn.
 
     Attributes
     ----------
@@ -74,15 +75,15 @@ class PredictiveSelector(BaseSelector):
         For a selected column what ``explained_`` would lose without it, for another one what it would gain, at least 0.
         Of the others only the 512 best are credited with what they add about the selected columns.
     ranking_ : ndarray (n_features_in_,)
-        1 for the best column. The first m' <= m in this order are what is left of the selection when the columns that
-        are missed least are taken out one by one; the others follow by what they would add.
+        1 for the best column. The selected columns come first, in the order in which the search adds them if there are
+        no others; the others follow by what they would add.
     explained_ : float
         :math:`1 - \sum_f w_f \|e_f\|^2 / \sum_f w_f \|z_f\|^2`: the share of the columns, weighted by w, that the
         selected ones predict on rows left out.
     explained_by_all_ : float
         The same where each column is predicted by all the others: by more columns, noise among them.
     path_ : dict of ndarray
-        ``n_features`` and ``explained`` of each selection that the search went through.
+        ``n_features`` and ``explained`` of each selection while the search adds columns.
     size_rule_ : {"given", "predicted", "knee", "none"}
         Why there are so many features; ``"none"`` if ``"auto"`` found none that others predict.
     alternatives_ : ndarray (m, <= 10)
@@ -96,7 +97,7 @@ class PredictiveSelector(BaseSelector):
     dropped_features_ : ndarray
         Indices of the constant columns.
     n_iter_ : int
-        Columns added and exchanged.
+        Columns added, and places visited for an exchange.
     interrupted_ : bool
         Whether a callback ended the run early.
 
@@ -193,7 +194,11 @@ class PredictiveSelector(BaseSelector):
         method = planned_graph(self.final_graph, n, d, self.n_features_to_select, self.n_neighbors)
         (seed,) = self._seeds(1)
         rows = min(n, self.max_rows, max(2, ENTRIES // d))
-        data = self._standardize(source, max(2, memory.fitting(rows, ROW_BYTES * d, 1 / 2)), seed=seed)
+        least = min(rows, LEAST_ROWS)
+        memory.require(
+            ROW_BYTES * d * least, f"To search {d:,} columns on {least} rows", "Raise it, or leave out columns."
+        )
+        data = self._standardize(source, max(least, memory.fitting(rows, ROW_BYTES * d, 1 / 2)), seed=seed)
         Z = np.clip(data.values, -FARTHEST, FARTHEST)
         Z -= Z.mean(0)
         with step_progress(self.verbose, callback) as steps:
@@ -235,22 +240,24 @@ class PredictiveSelector(BaseSelector):
         if self.size_rule_ == "knee":
             m = knee(self.path_["explained"])
             model.start(model.chosen[:m])
+            steps.plan(m)
         if not steps.stopped:
             exchange(model, tell)
-        model.start(_joint_or_same(Z[:ROWS], model, min(self.n_neighbors, len(Z) - 1, ROWS - 1), rng))
+        some = rng.permutation(len(Z))[:ROWS]
+        model.start(_joint_or_same(Z[some], model, min(self.n_neighbors, len(some) - 1), rng))
         self._describe(data, model, total)
 
     def _describe(self, data: Standardized, model: LeaveOneOut, total: float) -> None:
         """Set what is known of the selection and of each column."""
         chosen = np.array(model.chosen)
         J = model.value()
-        self.explained_ = 1 - J / total
+        self.explained_ = 1 - J / total if model.weights.any() else 0.0  # of noise there is nothing to predict
         scores = np.maximum(J - model.values(SHORTLIST)[0], 0) / total
         scores[chosen] = np.maximum(model.without() - J, 0) / total
         rest = np.setdiff1d(np.arange(len(scores)), chosen)
         rest = rest[np.argsort(-scores[rest], kind="stable")]
         self._set_selection(data, chosen, scores)
-        order = np.concatenate([data.kept[elimination_order(model)], data.kept[rest], data.dropped])
+        order = np.concatenate([data.kept[nested_order(model)], data.kept[rest], data.dropped])
         self.ranking_ = np.empty(len(order), dtype=np.int64)
         self.ranking_[order] = np.arange(1, len(order) + 1)
 
