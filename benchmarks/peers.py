@@ -61,7 +61,7 @@ def main():
                     seconds.setdefault(name, []).append(time.process_time() - start)
         median = {name: float(np.median(values)) for name, values in seconds.items()}
         figures[dataset] = {name: {"seconds": s, "ratio": s / median["homophily"]} for name, s in median.items()}
-        line = "   ".join(f"{name} {s:.1f} s ({s / median['dirichlet']:.1f}x)" for name, s in median.items())
+        line = "   ".join(f"{name} {s:.1f} s ({s / median['homophily']:.1f}x)" for name, s in median.items())
         print(f"{dataset:8} {line}", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
