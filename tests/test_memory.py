@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from homophily import DirichletSelector, joint, memory, sources
 from homophily.cli import app
+from homophily.final_graph import planned_graph
 from homophily.io import read_table
 from homophily.memory import MemoryLimitError, memory_limit, parse_size
 from homophily.preprocessing import standardize_rows
@@ -126,10 +127,10 @@ def test_a_limit_that_leaves_room_changes_nothing_and_a_small_one_repeats(plan, 
 def test_a_graph_that_does_not_fit_is_left_out_or_refused(plan):
     plan("700MB")
     with pytest.warns(UserWarning, match=r"graph of 1,000,000 samples will not be made: it would take about 720 MB"):
-        assert DirichletSelector(10)._graph_method(10**6, 100) == "none"
+        assert planned_graph("auto", 10**6, 100, 10, 5) == "none"
     with pytest.raises(MemoryLimitError, match=r"graph of 1,000,000 samples would take about 720 MB"):
-        DirichletSelector(10, final_graph="exact")._graph_method(10**6, 100)
-    assert DirichletSelector(10)._graph_method(10_000, 100) == "exact"
+        planned_graph("exact", 10**6, 100, 10, 5)
+    assert planned_graph("auto", 10_000, 100, 10, 5) == "exact"
 
 
 @pytest.mark.parametrize("groups", [1, 7])

@@ -379,7 +379,7 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
             drawn = saved_seeds(place.folder, len(drawn)) or drawn
         *seeds, sampling = team.first_(torch.tensor(drawn)).tolist()
         n_sampled = n if n_anchors is None else self._n_sampled(n, d, source.dtype, batch_size, n_anchors)
-        method = self._graph_method(n, d)
+        method = planned_graph(self.final_graph, n, d, self.n_features_to_select, self.n_neighbors)
         data = self._standardize(source, n_sampled, seed=sampling, team=None if n_anchors is None else team)
         device = resolve_device(self.device)
         rows = Rows(torch.from_numpy(data.values).to(device), data.first, n_sampled, n, team)
@@ -431,10 +431,6 @@ class DirichletSelector(CallbackSupportMixin, BaseSelector):
         if self.n_anchors <= self.n_neighbors:
             raise ValueError(f"n_anchors={self.n_anchors} must be greater than n_neighbors={self.n_neighbors}.")
         return self.n_anchors
-
-    def _graph_method(self, n: int, d: int) -> str:
-        """How the final graph will be found, told before the work begins."""
-        return planned_graph(self.final_graph, n, d, self.n_features_to_select, self.n_neighbors)
 
     def _place(self, checkpoint: str | Path | Checkpoints | None) -> Checkpoints | None:
         """Where checkpoints go, in the one process that reads and writes them."""
